@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent
-FILES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(ROOT.rglob("*.py"))}
 CHECKS = ("np.testing.", "pytest.raises", "pytest.warns", "pytest.fail")
 LOOPS = ("range", "np.linspace", "np.geomspace", "np.arange")
 OVER = ("zip", "enumerate", "reversed", "sorted", "itertools.product", "product")
@@ -64,10 +63,14 @@ def _is_check(node: ast.AST, helpers: set[str]) -> bool:
 
 
 @cache
+def every_function() -> list[tuple[Path, ast.FunctionDef]]:
+    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(ROOT.rglob("*.py"))}
+    every = [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
+    return [(file, node) for file, node in every if isinstance(node, ast.FunctionDef)]
+
+
 def functions(tests: bool) -> list[tuple[Path, ast.FunctionDef]]:
-    every = [(file, node) for file, tree in FILES.items() for node in ast.walk(tree)]
-    found = [(file, node) for file, node in every if isinstance(node, ast.FunctionDef)]
-    return [(file, node) for file, node in found if node.name.startswith("test_") == tests]
+    return [(file, node) for file, node in every_function() if node.name.startswith("test_") == tests]
 
 
 def helpers_that_check() -> set[str]:

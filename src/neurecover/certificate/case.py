@@ -276,7 +276,7 @@ class Case:
 
     @cached_property
     def to_others(self) -> float:
-        """The most errors of a weight to other optima as good; inf if not known, or if errors up to `wide` are of one.
+        """The most standard errors of a weight between optima as good; inf if unknown, or if all errors are small.
 
         Beside such errors others say that the law is another: softplus has two, with its bend between them."""
         nearby, normal = self.evidence.nearby, self.normal

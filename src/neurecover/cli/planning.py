@@ -93,7 +93,7 @@ def plan(
     Examples:
       neurecover plan --inputs 6 --hidden 4 --noise 0.1 --error 0.05
       neurecover plan truth.npz --noise 0.1
-      neurecover plan --inputs 4 --hidden 3 --method hermite --error 0.1
+      neurecover plan --inputs 4 --hidden 3 --method hermite --error 0.2
     """
     like = None if network is None else load_network(network)
     if like is not None and not isinstance(like, nr.Network):

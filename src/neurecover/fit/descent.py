@@ -15,7 +15,7 @@ PATIENT = 1.0  # as `slow`: go on until nothing is gained, as under noise, where
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Where a descent ended, and whether nothing more is to be gained from there."""
+    """Where a descent ended, and whether it converged there."""
 
     point: Point
     converged: bool
@@ -46,7 +46,7 @@ def descend(
     target: float = 0.0,
     slow: float | None = None,
 ) -> Fit:
-    """Go downhill from a student's hidden weights; at least its readout is solved.
+    """Descend from a student's hidden weights and return where it ends; the readout at least is solved for.
 
     The descent ends at Σr²/Σy² < target, after `steps`, where nothing is gained, or where the last `window` steps
     together brought Σr² down by less than a factor `slow`.

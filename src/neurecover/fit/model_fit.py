@@ -92,7 +92,9 @@ def fit_model(
     bias: bool = True,
     damping: float = DEFAULTS.damping,
 ) -> ModelFit[M]:
-    """The network after damped Gauss–Newton on the samples of the source; bias=False leaves biases as they are."""
+    """Return the network after damped Gauss–Newton steps on the samples of the source; bias=False keeps the biases
+    fixed.
+    """
     nothing = reduce(source, Residuals(lambda X: np.zeros((len(X), model.n_outputs)), model.n_outputs))
     total = float(nothing.sums["residual_squared"].sum())
     small = DEFAULTS.small / max(nothing.n * model.n_outputs, 1)
@@ -112,7 +114,7 @@ def normal_equations(sums: InformationSums) -> DenseSystem:
 
 
 def stepped(model: M, bias: bool, step: np.ndarray) -> M:
-    """Return the network with its free parameters moved."""
+    """Return the network with its free parameters moved by a step."""
     theta = parameters(model)
     theta[free_parameters(model, bias)] += step
     return with_parameters(model, theta)
@@ -191,7 +193,7 @@ def fit_in_passes(
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """What one pass shows: sums over the rows that are not held out and over all, and what is left on the others."""
+    """What one pass shows: sums over the training rows and over all rows, and the residuals on held-out rows."""
 
     train: InformationSums
     whole: InformationSums

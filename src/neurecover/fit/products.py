@@ -129,7 +129,7 @@ class Products:
         return self.backward(self.unexplained(self.forward(v)))
 
     def forward(self, step: np.ndarray) -> np.ndarray:
-        """Return u (n, p), by how much outputs change for a small step of the hidden weights, in any shape."""
+        """Return u (n, p), the change of the outputs for a small step of the hidden weights, given in any shape."""
         parts = self.student.split(step.ravel())
         return np.vstack(
             [self.weigh(self.student.tangent(self.values.rows(rows), parts), rows) for rows in self.rows()]
@@ -184,7 +184,7 @@ class Products:
 
 
 def _sizes(moments: np.ndarray, least: float) -> np.ndarray:
-    """Return E[c²] of every column, more than nothing for a unit below that is never on."""
+    """Return E[c²] of every column, kept above zero for a unit below that is never active."""
     return damping_diagonal(moments.diagonal(), least)
 
 
@@ -229,7 +229,7 @@ class UnitBlocks:
                 block += part.T @ part
 
     def _take_explained(self, products: Products, size: np.ndarray) -> None:
-        """Take away what the readout explains of every unit's block."""
+        """Subtract from every unit's block what the readout explains."""
         inverse, F = np.linalg.inv(products.point.samples.moments), products.values.F
         gates = products.weigh(products.values.gates[0])
         for block, gate, weight in zip(self.blocks[0], gates.T, size):
@@ -240,7 +240,7 @@ class UnitBlocks:
             block -= weight * (cross.T @ inverse @ cross)
 
     def preconditioner(self, products: Products, damping: float) -> Operator:
-        """Return C⁻¹, for the K and the D of these products."""
+        """Return C⁻¹ for these products and the damping of the step."""
         diagonals, parts, options = products.student.split(products.diagonal), [], products.point.options
         for layer, (blocks, diagonal) in enumerate(zip(self.blocks, diagonals)):
             ridge = max(damping, options.single) * diagonal
@@ -259,9 +259,7 @@ class UnitBlocks:
 
 
 def _inverse_root(block: np.ndarray, ridge: np.ndarray) -> np.ndarray:
-    """Return R with RᵀR = (block + diag(ridge))⁻¹, or, where rounding left a negative one, of the nearest above the
-    ridge.
-    """
+    """Return R with RᵀR = (block + diag(ridge))⁻¹; eigenvalues that rounding made negative are raised to it."""
     damped = block + np.diag(ridge)
     try:
         return solve_triangular(np.linalg.cholesky(damped), np.eye(len(damped)), lower=True)
@@ -288,7 +286,7 @@ class ProductSystem:
         )
 
     def solve(self, damping: float) -> np.ndarray | None:
-        """Return the step; where the Kronecker product leads nowhere, with blocks, which later steps keep."""
+        """Return the step. If the Kronecker preconditioner fails, use the blocks of units, also for later steps."""
         step = self.equations.solve(damping)
         needed = sum(8 * V.shape[0] * V.shape[1] ** 2 for V in self.products.student.V)
         if self.equations.cut_short and not self._fresh and needed <= self.point.options.block_bytes:
@@ -298,5 +296,5 @@ class ProductSystem:
         return step
 
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
-        """Return what the linear model says Σr² falls by."""
+        """Return by how much the linear model says Σr² falls."""
         return self.equations.predicted_decrease(step, damping)

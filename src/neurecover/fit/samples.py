@@ -36,8 +36,9 @@ class Samples:
         return cls(with_constant(X, bias), Y, int(bias), None if weight is None else np.sqrt(weight)[:, None])
 
     def whitened(self, features: np.ndarray) -> Samples:
-        """Return the same outputs on other base features: FᵀF/n = L Lᵀ and T = L⁻ᵀ, so that all but the first,
-        constant, have zero mean and unit covariance."""
+        """Return the same outputs on base features T F with zero mean and unit covariance, except the constant: FᵀF/n =
+        L Lᵀ, T = L⁻ᵀ.
+        """
         gram = features.T @ features / len(features)
         ridge = DEFAULTS.equal * len(gram) * np.diag(np.diag(gram))
         T = np.linalg.inv(np.linalg.cholesky(gram + ridge)).T
@@ -54,18 +55,20 @@ class Samples:
         return replace(student, V=V, theta=mapped(student.theta.T, student.reads(student.depth)[0]).T)
 
     def some(self, n: int, rng: np.random.Generator) -> Samples:
-        """Return n rows at random, or all where there are hardly more."""
+        """Return n random rows, or all rows if there are hardly more."""
         if n >= DEFAULTS.some * len(self.F):
             return self
         rows = np.sort(rng.choice(len(self.F), n, replace=False))
         return Samples(self.F[rows], self.Y[rows], self.bias, None if self.root is None else self.root[rows], self.T)
 
     def weigh(self, values: np.ndarray, rows: slice = slice(None)) -> np.ndarray:
-        """Return √w times the rows of an array, which are these."""
+        """Return the rows of an array, one per sample, times √w."""
         return values if self.root is None else self.root[rows].astype(values.dtype, copy=False) * values
 
     def seeds(self, dtype: type = np.float64) -> Iterator[np.ndarray]:
-        """Yield √w for one output after the other, (n, p) each: what is handed down for the derivatives of one."""
+        """Yield, for one output after the other, (n, p) with √w in its column: the start of backpropagation for that
+        output.
+        """
         for output in range(self.Y.shape[1]):
             G: np.ndarray = np.zeros(self.Y.shape, dtype=dtype)
             G[:, output] = 1.0 if self.root is None else self.root[:, 0]
@@ -91,7 +94,9 @@ class Samples:
         return float(np.vdot(centred, centred))
 
     def level(self, share: float = 0.0) -> float:
-        """Return Σr²/total at which only rounding is left; `share` is Σr²/Σy² that outputs of few digits leave."""
+        """Return the Σr²/total at which only rounding is left; `share` is the Σr²/Σy² that outputs with few digits
+        leave.
+        """
         return max(
             EXACT, max(DEFAULTS.outputs, share if share > EXACT else 0.0) * self.squares / max(self.total, 1e-300)
         )

@@ -50,7 +50,8 @@ def _equal_units(network: Network) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mirror_units(network: Network, signs: np.ndarray) -> Network:
-    """Write every unit of sign −1 as (−w, −b, s·a), with κ·a in c, m·a·wᵀ in C and m·a·b in c.
+    """Return the network with every unit of sign −1 written as its mirror image (−w, −b, s·a); κ·a goes to c, m·a·wᵀ to
+    C and m·a·b to c, as act(z) = s·act(−z) + κ + m z.
 
     a is unchanged if act has no such s, κ and m, or if m ≠ 0 and there is no affine term.
     """

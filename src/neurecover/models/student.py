@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class Student:
     @cached_property
     def _ends(self) -> tuple[int, ...]:
         """The number of columns of H up to each layer, from 0."""
-        return tuple(np.cumsum([0, *self.widths]).tolist())
+        return tuple(accumulate(self.widths, initial=0))
 
     def own(self, layer: int) -> slice:
         """Return the columns of H that hold h_{layer + 1}."""
@@ -193,8 +193,8 @@ class Student:
 
     def split(self, flat: np.ndarray) -> list[np.ndarray]:
         """Return views of a flat vector of hidden weights, one per layer."""
-        ends = np.cumsum([V.size for V in self.V])
-        return [part.reshape(V.shape) for part, V in zip(np.split(flat, ends[:-1]), self.V)]
+        ends = accumulate(V.size for V in self.V)
+        return [flat[end - V.size : end].reshape(V.shape) for end, V in zip(ends, self.V)]
 
     def moved(self, step: np.ndarray) -> Student:
         """Return the student with its hidden weights moved by a flat step."""

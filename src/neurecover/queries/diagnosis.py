@@ -20,7 +20,8 @@ def draw_neighbours(d: int, options: DiagnosisOptions) -> np.ndarray:
 
 
 def diagnose_steps(box: Box, pairs: np.ndarray) -> str | None:
-    """Return a sentence if the answers are steps, else None, by 450 queries if most of the neighbours agree.
+    """Return a sentence if the answers are piecewise constant, else None; 450 queries if most neighbours get the same
+    answer.
 
     `pairs` (2 n, p) are the answers to them.
     """
@@ -71,7 +72,7 @@ def diagnose_steps(box: Box, pairs: np.ndarray) -> str | None:
 
 
 def diagnose_bounded(box: Box, rng: np.random.Generator) -> str | None:
-    """Return a sentence if far out most outputs have one of two values, and all are the same still farther; else None.
+    """Return a sentence if far out most outputs take one of two values and stay there farther out still, else None.
 
     Between them is what a network answers where all its units are inactive.
     """
@@ -93,7 +94,8 @@ def diagnose_bounded(box: Box, rng: np.random.Generator) -> str | None:
 
 
 def diagnose_inputs(box: Box) -> tuple[str | None, str | None]:
-    """Return a sentence on inputs without effect and one on inputs that are read in order, from moving each by itself.
+    """Return a sentence on inputs without effect, and one on inputs that are read in order, by moving one input at a
+    time.
 
     The first goes with any model; the second says why it was not extracted.
     """
@@ -123,6 +125,8 @@ def diagnose_inputs(box: Box) -> tuple[str | None, str | None]:
 
 
 def _half_way(box: Box, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return where (n,) an input passes half-way between two whole numbers from low to high (n, d), close together."""
+    """Return for which pairs of points (n,) some input is rounded to one whole number at `low` and to another at
+    `high`.
+    """
     first, last = box.inputs(low), box.inputs(high)
     return np.asarray(np.any(np.rint(first) != np.rint(last), axis=1))

@@ -107,12 +107,12 @@ class Weighted:
 
     @property
     def freedom(self) -> int:
-        """Equations beyond the parameters they determine."""
+        """The number of equations beyond the parameters that they determine."""
         return self.n_equations - self.information.n_determinable
 
     @property
     def variance(self) -> float:
-        """That of the rounding of an answer to z of size √d, to the mean over its outputs."""
+        """The variance of the rounding of an answer to a query z of size √d, averaged over the outputs."""
         spread = np.linalg.pinv(self.whitening.matrix)
         return float(self.noise(self.whitening.mean + np.ones((1, len(spread))) @ spread).mean() ** 2)
 
@@ -171,7 +171,8 @@ def fit_weighted(
     rounding: Rounding | None = None,
     outside: Outside | None = None,
 ) -> Weighted | None:
-    """Gauss–Newton from a network on z that is nearly right; None where the answers leave some weight undetermined.
+    """Return the weighted least-squares fit from a network that is nearly right; None if the answers leave some weight
+    undetermined.
 
     X are the questions as the box saw them, z = x without a whitening. With `outside` the fit is one in the directions
     of its basis.
@@ -208,7 +209,7 @@ def fit_weighted(
 
 
 def _both(network: Layers, whitening: Whitening) -> tuple[Layers, Layers]:
-    """The network on z with the scales of its normal form on x, and that."""
+    """Return the network on z in the scales of its normal form on x, and that normal form."""
     on_z, on_x = aligned(network, whitening)
     assert isinstance(on_z, Network | DeepNetwork)
     assert isinstance(on_x, Network | DeepNetwork)
@@ -216,14 +217,14 @@ def _both(network: Layers, whitening: Whitening) -> tuple[Layers, Layers]:
 
 
 def _deviations(network: Layers, X: np.ndarray, model: np.ndarray, rounding: Rounding | None) -> np.ndarray:
-    """The standard deviations (n, p) of the answers."""
+    """Return the standard deviations (n, p) of the answers."""
     return np.sqrt(_sizes(network, X, rounding) @ model)
 
 
 def _variances(
     network: Layers, information: Information, moves: np.ndarray, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """Σ (T F⁻¹ Jᵀ r)² (P,), with residuals as large as they would be without the answer itself, and Σ r²."""
+    """Return Σ (T F⁻¹ Jᵀ r)² (P,), with residuals as they would be if the answer had been left out, and Σ r²."""
     P = moves.shape[1]
     meat, total = np.zeros((P, P)), 0.0
     for part in _parts(network, X):
@@ -255,13 +256,13 @@ def _information(network: Layers, X: np.ndarray, Y: np.ndarray, sigma: np.ndarra
 
 
 def _equations(network: Layers, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The Jacobian (n·p, P) and the residuals (n·p,) over the standard deviations of the answers."""
+    """Return the Jacobian (n·p, P) and the residuals (n·p,), both over the standard deviations of the answers."""
     J = jacobian(network, X) / sigma[:, :, None]
     return J.reshape(-1, J.shape[2]), ((Y - network(X)) / sigma).ravel()
 
 
 def _noise_model(network: Layers, X: np.ndarray, Y: np.ndarray, rounding: Rounding | None) -> np.ndarray:
-    """β with r² = Var e in the mean, every answer weighted by what is expected of its square."""
+    """Return the β for which r² has the mean Var e; every answer is weighted by the expected size of its square."""
     sizes, squares = _sizes(network, X, rounding).reshape(Y.size, -1), ((Y - network(X)) ** 2).ravel()
     # Where all terms vanish an answer is still not infinitely more certain than the others.
     least = max(_CERTAIN * float(squares.mean()), 1e-300)
@@ -276,7 +277,7 @@ def _noise_model(network: Layers, X: np.ndarray, Y: np.ndarray, rounding: Roundi
 
 
 def _sizes(network: Layers, X: np.ndarray, rounding: Rounding | None) -> np.ndarray:
-    """What the β multiply, (n, p, L + 4) for L hidden layers."""
+    """Return the quantities that β multiplies, (n, p, L + 4) for L hidden layers."""
     act, H = network.activation, X
     slopes, terms = [], []
     for W, b in network.layers[:-1]:
@@ -301,7 +302,7 @@ def _binade(Y: np.ndarray) -> np.ndarray:
 
 
 def _sizes_of_weights(network: Layers) -> np.ndarray:
-    """What a relative change of the weights moves every parameter by; a bias goes with its whole row."""
+    """Return how far a relative change of the weights moves every parameter; a bias moves with its whole row."""
     sizes = []
     for W, b in network.layers[:-1]:
         sizes += [W.ravel(), np.sqrt(np.sum(W**2, axis=1) + b**2)]

@@ -39,7 +39,7 @@ class Task:
 
     @property
     def coarse(self) -> bool:
-        """Whether the outputs carry fewer digits than double precision, and the level is theirs."""
+        """Whether the outputs have fewer digits than double precision, so that their rounding sets the level."""
         return self.level > EXACT
 
     @property
@@ -49,7 +49,7 @@ class Task:
 
     @property
     def rectified(self) -> bool:
-        """Whether there is one layer whose units have a bend and nothing else, and biases to place it."""
+        """Whether there is one layer whose units are linear but for one kink, and have biases to place it."""
         act = self.activation
         return self.depth == 1 and not self.affine and self.bias and act.homogeneity == 1.0 and act.odd_slope == 1.0
 

@@ -26,8 +26,8 @@ from neurecover.search.units import most_useful, n_useful, narrow, worth
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A student at the teacher's widths, the wide fit and the fresh start that it comes from, and how many fits there
-    were before it.
+    """A student of the wanted widths, the wide fit and the fresh start it comes from, and the number of fits made
+    before it.
 
     `least` is the least Σr² per degree of freedom of a wide student so far: noise cannot be much larger.
     """
@@ -83,7 +83,7 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
 
 
 def planes_are_clear(point: Point, setting: Setting, n_planes: int) -> bool:
-    """Tell whether taking the first layer down to its planes is cheap and one more is dear: jumps in two groups."""
+    """Return whether the costs of units fall in two groups: cheap ones beyond the planes sought, and dear ones."""
     if point.relative < setting.options.good:
         return True
     few, dearest = narrow(point, (n_planes, *point.student.widths[1:]))
@@ -91,14 +91,18 @@ def planes_are_clear(point: Point, setting: Setting, n_planes: int) -> bool:
 
 
 def allowed(point: Point, widths: tuple[int, ...], options: SearchOptions) -> float:
-    """Return Σr² of a student of these widths that lost nothing but parameters, each with its share of noise."""
+    """Return the Σr² of a student that was narrowed to these widths and lost only spare units, with the noise that each
+    of their parameters had absorbed.
+    """
     spare = sum(point.student.widths) - sum(widths)
     columns = len(point.student.theta) + point.R.shape[1]
     return max(point.loss * (1.0 + options.spare * spare * columns / point.R.size), point.options.fitted * point.scale)
 
 
 def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
-    """Take a wide fit to a student of these widths: the first layer, those above it, all together."""
+    """Narrow a wide fit to a student of these widths: the first layer, then those above it, then fit all layers
+    together.
+    """
     if len(widths) == 1:
         return lean(fit, setting, widths)
     samples, options, deadline = fit.point.samples, setting.options, setting.deadline
@@ -132,7 +136,9 @@ def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
 
 
 def lean(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
-    """Take all spare units of one layer away at once and fit the rest again; an exact fit may need even fewer units."""
+    """Remove all spare units of one layer at once and fit the rest again. An exact fit may need fewer units than there
+    should be.
+    """
     few = without_superfluous(fit, setting, widths[0])
     if few.student.widths[0] <= widths[0]:
         return few
@@ -140,8 +146,9 @@ def lean(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
 
 
 def without_superfluous(fit: Fit, setting: Setting, most: int | None = None) -> Fit:
-    """Return a fit of one layer that is nearly exact without the units whose loss costs nothing, and with no more than
-    there may be, all gone at once; another, or one for which that is of no use, as it is."""
+    """Remove at once all units that a nearly exact fit of one layer does not need, and those beyond `most`; return the
+    fit unchanged if it is not nearly exact or gets worse.
+    """
     samples, m = fit.point.samples, fit.student.widths[0]
     if fit.relative >= setting.options.nearly:
         return fit

@@ -31,7 +31,8 @@ from neurecover.search.settle import Settled, on_more, settle
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """The best network of some candidates, after so many wide fits, and whether two of them ended at its optimum.
+    """The best network among some candidates, the number of wide fits they took, and how many candidates ended at its
+    optimum.
 
     `unrivalled` says that no other optimum does as well, and `nearby` has the units (k, d + 1) of the first layer of
     this optimum and then of others about as deep.
@@ -51,12 +52,12 @@ class Runs:
 
     @property
     def solved(self) -> bool:
-        """Whether the fit is exact with signs of its own."""
+        """Whether the fit is exact and signs of units were found for it."""
         return self.exact and self.best.sign_choices > 0
 
 
 def one_optimum(a: Fit, b: Fit, how: SearchOptions) -> bool:
-    """Tell whether two fits to the same noisy samples are one optimum."""
+    """Return whether two fits to the same noisy samples ended at one optimum."""
     if a.student.widths != b.student.widths:
         return False
     share, apart = b.rss / b.point.samples.n_equations, abs(a.rss - b.rss)
@@ -113,8 +114,8 @@ def search(
 
 
 def _best_of_two_first(found: Iterator[Candidate], level: float) -> Iterator[Candidate]:
-    """Yield candidates, the better of the first two before the other: beside an exact one the other is of no interest,
-    and alone one that is not exact has nothing to agree with.
+    """Yield the candidates, but the better of the first two before the other. An exact one makes the other unnecessary;
+    if neither is exact, both are needed to see whether they agree.
     """
     for first in found:
         others = () if first.fit.relative < level else islice(found, 1)
@@ -123,7 +124,7 @@ def _best_of_two_first(found: Iterator[Candidate], level: float) -> Iterator[Can
 
 
 def settled_on(samples: Samples, fit: Fit, setting: Setting) -> Settled:
-    """Return the network of a fit to a part of the samples, or to all, fitted to all.
+    """Return the network of a fit, which may have seen part of the samples only, fitted to all of them.
 
     An affine part that no signs explain stays, with no choice of signs: giving it up may cost what noise lets Σr²/σ²
     grow by, χ² with as many degrees of freedom as it has weights, and no more.
@@ -150,7 +151,7 @@ def settled_on(samples: Samples, fit: Fit, setting: Setting) -> Settled:
 
 
 def _is_better(settled: Settled, exact: bool, runs: Runs) -> bool:
-    """Tell which of two is lower, or, where both are exact, which one's signs were found."""
+    """Return whether the first result is lower or, where both are exact, the only one whose signs were found."""
     if runs.exact and exact:
         return not runs.best.sign_choices and bool(settled.sign_choices)
     return settled.fit.rss < runs.fit.rss

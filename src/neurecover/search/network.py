@@ -101,7 +101,7 @@ def search_network(
 
 
 def fitted_network(point: Point) -> Network | DeepNetwork:
-    """Return the network of a fit, units that no sample switches moved away from them."""
+    """Return the network of a fit, with the kinks of units that no sample switches moved away from the samples."""
     network = as_network(point.student)
     if not point.student.bias:
         return network

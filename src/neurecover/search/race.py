@@ -65,7 +65,7 @@ def n_weights(columns: int, widths: tuple[int, ...], n_outputs: int, skips: bool
 
 
 def has_skips(setting: Setting, depth: int) -> bool:
-    """Tell whether students have skips: those that hide no sign are of no use to one layer."""
+    """Return whether students have skip connections; one layer has no use for skips that hide no sign."""
     task = setting.task
     return depth > 1 or setting.skips or task.affine or (task.can_be_affine and not setting.told)
 
@@ -119,7 +119,7 @@ def race(
     enough: float,
     over: Callable[[int], bool] = lambda start: False,
 ) -> Iterator[tuple[int, Fit]]:
-    """Yield wide fits without end, each with the number of the fresh start it comes from; at least one.
+    """Yield wide fits without end, each with the number of the fresh start it belongs to; at least one in any case.
 
     `over` tells that nothing more is expected of a start.
     """
@@ -146,7 +146,7 @@ def race(
 
 
 def _at_fresh_scale(student: Student) -> Student:
-    """Return a student of one layer with rows w of norm one, where the norm is no mere convention.
+    """Return a student of one layer with rows w of norm one, if that changes more than the scale.
 
     Smooth units that a stuck fit made flat or steep stay so: selu needed 1.3 times the fits, gelu 1.1, tanh no more.
     """

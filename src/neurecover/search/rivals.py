@@ -56,7 +56,9 @@ class RivalOptions:
 
 
 def seek_rivals(runs: Runs, setting: Setting, how: RivalOptions | None = None) -> Runs:
-    """Return the runs with the lowest optimum that other starts lead to, `unrivalled` if no other is about as deep."""
+    """Return the runs with the lowest optimum that other starts lead to; it is `unrivalled` if no other one is about as
+    deep.
+    """
     how, student = how or RivalOptions(), runs.fit.student
     work = float(runs.fit.point.samples.n_equations) * student.n_parameters**2
     if runs.exact or not student.size or student.skips or work > how.work:
@@ -94,7 +96,7 @@ def _planes(student: Student) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """Σr² as it looks from an optimum: σ², H = half·halfᵀ and H⁺ = root·rootᵀ over all weights φ of the student."""
+    """Σr² as a parabola around an optimum: σ², H = half·halfᵀ and H⁺ = root·rootᵀ over all weights φ of the student."""
 
     student: Student
     variance: float
@@ -132,7 +134,7 @@ class Around:
 
 
 def _from_afar(best: Fit, around: Around, setting: Setting, how: RivalOptions) -> Iterator[Fit]:
-    """Yield fits from a few standard errors away, where these are not small."""
+    """Yield fits that start a few standard errors away, if these errors are not small."""
     starts = how.starts if around.widest > how.narrow else 0
     for _ in within(setting.deadline, range(starts)):
         start = around.start(setting.rng, how.away)
@@ -140,7 +142,8 @@ def _from_afar(best: Fit, around: Around, setting: Setting, how: RivalOptions) -
 
 
 def _with_other_faint_units(best: Fit, around: Around, setting: Setting, how: RivalOptions) -> Iterator[Fit]:
-    """Yield fits from other units in place of each faint one of the top layer, but for those that end with its units.
+    """Yield fits in which other units replace each faint unit of the top layer; fits that end with the same units are
+    left out.
 
     One layer is left alone: there two candidates that agree were never wrong for a faint unit (`bench noise`).
     """
@@ -160,7 +163,9 @@ def _with_other_faint_units(best: Fit, around: Around, setting: Setting, how: Ri
 
 
 def _other_units(best: Fit, unit: int, rng: np.random.Generator, how: RivalOptions) -> np.ndarray:
-    """Return rows of V, of random units those that explain most without one of the top layer, the best first."""
+    """Return candidates for a unit of the top layer: of random rows of V those that explain most of what its loss
+    leaves, best first.
+    """
     student, top = best.student, best.student.depth - 1
     part = best.point.samples.some(how.rows, rng)
     less = Point(part, without(student, top, unit, np.zeros(len(student.theta))), best.point.options)

@@ -43,8 +43,8 @@ Choices = tuple[np.ndarray, np.ndarray]  # of units to be turned (s, k), and the
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    """The fit without skips, those of other signs that do as well as far as the samples tell, and how many choices of
-    signs there are (0: not counted, or none leaves the skips superfluous).
+    """The fit without skips, the fits with other signs that do equally well on these samples, and the number of sign
+    choices (0 if not counted, or if no choice makes the skips superfluous).
     """
 
     fit: Fit
@@ -78,8 +78,8 @@ def settle(fit: Fit, setting: Setting) -> Settled:
 
 
 def _beside_always_on(fit: Fit, setting: Setting) -> Fit | None:
-    """Return the network of an exact fit with units that are on in all rows; None where signs alone explain it, and for
-    one output, of which anything is of rank one.
+    """Return the network of an exact fit with units that are active in all rows. None if signs alone explain the affine
+    part, or with one output, where any affine part has rank one.
 
     What the signs of the others leave of the affine part is M = Σ_u A_u v_uᵀ over such units (`flips_beside_others`).
     """
@@ -107,7 +107,7 @@ def _beside_always_on(fit: Fit, setting: Setting) -> Fit | None:
 
 
 def best_of(fits: Iterable[Fit], setting: Setting) -> Settled:
-    """Return the least Σr² among fits, and those of other units that are as good as far as noise tells."""
+    """Return the fit with the least Σr², and those with other units that are as good within the noise."""
     fits = list(fits)
     best = min(fits, key=lambda one: one.rss)
     samples = best.point.samples
@@ -119,7 +119,7 @@ def best_of(fits: Iterable[Fit], setting: Setting) -> Settled:
 
 
 def on_more(samples: Samples, settled: Settled, setting: Setting) -> Settled:
-    """Return the same fitted to more samples."""
+    """Return the same network fitted to more samples."""
     fits = [
         descend(samples, one.student, setting.options.fit, setting.deadline, slow=PATIENT)
         for one in (settled.fit, *settled.rivals)
@@ -191,7 +191,7 @@ def count_signs(student: Student, affine: bool, how: SignOptions) -> int:
 
 
 def same_units(a: Fit, b: Fit, how: SignOptions) -> bool:
-    """Tell whether two networks have the same units, but for their order: a reversed one is twice its size away."""
+    """Return whether two networks have the same units in some order; a reversed unit counts as another one."""
     first = normal_form(a.student)
     second = in_order_of(first, normal_form(b.student))
     apart = [np.linalg.norm(V - W, axis=1) / np.linalg.norm(V, axis=1) for V, W in zip(first.V, second.V)]
@@ -246,7 +246,8 @@ class Covariance:
         return H
 
     def likely(self, turning: Turning, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the likeliest choices of a layer's units to be turned, (s, k), and W of each, the least first.
+        """Return the likeliest choices of the units of a layer to be reversed, (s, k), and the statistic W of each, the
+        least first.
 
         The covariance depends on the signs, and the signs that are nearest by it are found among all: in turns. For the
         right choice W has a χ² distribution of as many degrees of freedom as there are skips.
@@ -269,7 +270,7 @@ class Covariance:
         return np.array(flips), np.array(misfits)
 
     def nearest_without(self, flips: list[np.ndarray], affine: bool) -> Student:
-        """Return the likeliest student whose skips vanish, all but rounding, when these units are turned."""
+        """Return the likeliest student in which, once these units are reversed, the skips vanish to rounding."""
         student = self.student
         for _ in range(self.how.rounds):
             turnings = [Turning.of(student, layer, affine) for layer in range(student.depth)]
@@ -306,7 +307,7 @@ def _whitened(root: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _scales(student: Student) -> np.ndarray:
-    """Return the directions of φ, one per unit, along which its row grows and the columns that read it shrink."""
+    """Return one direction of φ per unit, along which its row grows while the columns that read it shrink."""
     units, row, column = np.arange(sum(student.widths)), list[np.ndarray](), list[np.ndarray]()
     if student.activation.homogeneity is None:  # as softplus, whose slope is a weight like any other
         units = units[:0]

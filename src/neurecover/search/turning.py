@@ -54,7 +54,7 @@ class Turning:
 
     @property
     def open(self) -> bool:
-        """Whether signs can be found: there are equations, and the activation has act(z) − act(−z) = m z."""
+        """Whether signs can be found: there are equations for them, and act(z) − act(−z) = m z for the activation."""
         return bool(self.slope) and self.target.size > 0
 
     def turned(self, flip: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

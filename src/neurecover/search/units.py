@@ -69,7 +69,7 @@ def worth(point: Point, layer: int) -> Worth:
 
 
 def without(student: Student, layer: int, unit: int, beta: np.ndarray) -> Student:
-    """Return the student without that unit, whatever read it reading Σ β_j c_j instead."""
+    """Return the student without that unit; what read it now reads Σ β_j c_j."""
     q = len(beta)
     at = q - student.widths[layer] + unit
 
@@ -86,7 +86,8 @@ def without(student: Student, layer: int, unit: int, beta: np.ndarray) -> Studen
 
 
 def most_useful(point: Point, n_keep: int) -> tuple[Student, np.ndarray]:
-    """Return the student with the most useful units of its top layer, and Σr² after each that went, without a pass.
+    """Return the student with the most useful units of its top layer, and Σr² after each removal, computed without a
+    pass.
 
     One less costs |θ_i|²/K_ii with K = (Σ c cᵀ)⁻¹, and leaving i out moves K and Θ by a rank-one update.
     """
@@ -107,13 +108,13 @@ def most_useful(point: Point, n_keep: int) -> tuple[Student, np.ndarray]:
 
 
 def n_useful(point: Point) -> int:
-    """Return how many units of the top layer are left when those have gone whose loss costs nothing."""
+    """Return how many units of the top layer remain after removing those whose loss costs nothing."""
     path = most_useful(point, 0)[1]
     return len(path) - int(np.count_nonzero(path <= point.options.redundant * point.scale))
 
 
 def joined(student: Student, F: np.ndarray) -> Student:
-    """Return a student of one layer with units as one that are pieces of one on these samples.
+    """Return a student of one layer in which units that are pieces of a single unit on these samples are merged.
 
     Such units are on in the same samples, or beside skips in all the others, and outputs read them in proportion: a
     unit more than there are to be found takes a piece of another, and each piece is of use.
@@ -151,7 +152,7 @@ def narrowest(fit: Fit) -> Fit:
 
 
 def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point, float]:
-    """Take the units that are worth least away one by one, `steps` of descent after each.
+    """Remove the units that are worth least one by one, with `steps` of descent after each.
 
     Return the point at these widths and the dearest of the costs.
     """
@@ -174,7 +175,7 @@ def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point
 
 
 def one_less(point: Point, layers: list[int]) -> tuple[float, Student]:
-    """Return what the unit of these layers that is worth least costs, and the student without it."""
+    """Return what it costs to remove the unit of these layers that is worth least, and the student without it."""
     worths = {layer: worth(point, layer) for layer in layers}
     layer = min(layers, key=lambda layer: float(worths[layer].cost.min()))
     unit = int(np.argmin(worths[layer].cost))
@@ -182,7 +183,7 @@ def one_less(point: Point, layers: list[int]) -> tuple[float, Student]:
 
 
 def _cut(point: Point, widths: tuple[int, ...]) -> Student:
-    """Return the student at these widths by what its units are worth now, nothing taking their place."""
+    """Return the student narrowed to these widths by what its units are worth now, with nothing put in their place."""
     student = point.student
     for layer, k in enumerate(widths):
         spare = max(student.widths[layer] - k, 0)

@@ -31,7 +31,7 @@ from neurecover.search.units import narrow, one_less, with_fresh, worth
 
 
 def find_network(samples: Samples, setting: Setting, depth: int) -> tuple[Runs, str]:
-    """Return the narrowest network that solves the problem, as far as was tried, and a sentence about its widths."""
+    """Return the narrowest network found that solves the problem, and a sentence about its widths."""
     part = samples if depth == 1 else samples.some(setting.options.widths.rows, setting.rng)
     path, clear, n_fits = guess_widths(part, setting, depth)
     fit, last_drop = best_on(path, setting)
@@ -63,15 +63,15 @@ def criterion(fit: Fit, setting: Setting, n_parameters: int | None = None) -> fl
 
 
 def _price(before: Fit, after: Fit, setting: Setting) -> float:
-    """Return what the unit that went was worth: N·log(Σr² after / before) per parameter it had."""
+    """Return what the removed unit was worth per parameter: N·log(Σr² after / before) over their number."""
     gone = max(before.student.n_parameters - after.student.n_parameters, 1)
     same = after.student.n_parameters
     return (criterion(after, setting, same) - criterion(before, setting, same)) / gone
 
 
 def guess_widths(samples: Samples, setting: Setting, depth: int) -> tuple[list[Fit], bool, int]:
-    """Return a wide fit with its units gone one by one, whether planes or rounding showed how many there are, and the
-    number of wide fits.
+    """Return a wide fit after each of its units was removed in turn, whether planes or rounding showed the number of
+    units, and how many wide fits were made.
     """
     options, how = setting.options, setting.options.widths
     exact, n_fits = samples.level(setting.task.level), 0
@@ -116,7 +116,7 @@ def _sizes(samples: Samples, setting: Setting, depth: int) -> Iterator[int]:
 
 
 def n_planes(point: Point, how: WidthOptions) -> int | None:
-    """Return how many units of the first layer stand above the widest gap between their costs, if it is wide.
+    """Return the number of units of the first layer above the widest gap between their costs, if that gap is wide.
 
     Spare units make up for one another, so all below the gap together cost no more than the fit has left over.
     """
@@ -133,13 +133,13 @@ def n_planes(point: Point, how: WidthOptions) -> int | None:
 
 
 def slim(fit: Fit, setting: Setting) -> Fit:
-    """Return an exact fit with as few units as the criterion leaves it."""
+    """Return an exact fit with as few units as the criterion allows."""
     return best_on(_slimmed(fit, fit.student.widths[0], setting), setting)[0]
 
 
 def best_on(path: list[Fit], setting: Setting) -> tuple[Fit, float]:
-    """Return the fit whose network is worth most, and what the last unit that went before it was worth in units of its
-    parameters' noise; one layer's skips are an affine part, which is worth the same beside any number of units.
+    """Return the fit with the best criterion, and what the last unit removed before it was worth in units of its
+    parameters' noise. With one layer the skips are an affine part, which is worth the same beside any number of units.
     """
     values = [criterion(fit, setting) for fit in path]
     best = max(number for number, value in enumerate(values) if value == min(values))
@@ -180,7 +180,7 @@ def _narrowed(point: Point, widths: tuple[int, ...], setting: Setting, slow: flo
 
 
 def to_neighbours(samples: Samples, setting: Setting, best: Runs) -> Runs:
-    """Return the best network of those with a unit less in a layer, or a unit more, as long as the criterion says so.
+    """Return the best network after moving, while the criterion improves, to one unit less or more in some layer.
 
     Less is tried first. An exact network needs no more; nor does one hidden layer, whose skips are an affine part and
     stand in for no unit but one that is always active.
@@ -212,7 +212,7 @@ def _ways(widths: tuple[int, ...], change: int) -> list[tuple[int, ...]]:
 
 
 def _changed(samples: Samples, setting: Setting, runs: Runs, widths: tuple[int, ...]) -> Runs:
-    """Return the network with fresh units, or without those that are worth least, fitted anew."""
+    """Return the network with fresh units added, or with those worth least removed, fitted again."""
     student = runs.fit.student
     if not student.skips and (setting.task.can_be_affine or student.depth > 1):
         student = as_student(as_network(student), bool(student.bias), skips=True)

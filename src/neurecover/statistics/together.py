@@ -110,7 +110,7 @@ class Alike(Together):
 
 
 class Divided(Together):
-    """A statistic `train` of the training rows, and one `held` of the held-out rows; either may be left out."""
+    """A statistic `train` of the training rows and one `held` of the held-out rows; either may be missing."""
 
     def __init__(self, division: Division, **parts: Statistic) -> None:
         super().__init__(**parts)

@@ -103,7 +103,7 @@ class Coefficients:
         return int(np.sum(values > self._noise_norm(orders, ell, rng) + margin))
 
     def error_norm(self, j: int, ell: int, rng: np.random.Generator) -> float:
-        """Return the norm that the errors of T_j give flatten(T_j, ℓ, j − ℓ), in units of `scale`."""
+        """Return the norm of the errors of flatten(T_j, ℓ, j − ℓ), in units of `scale`."""
         return self.errors[j] * sqrt(factorial(j)) * self._noise_norm([j], ell, rng)
 
     def _noise_norm(self, orders: list[int], ell: int, rng: np.random.Generator) -> float:
@@ -161,7 +161,8 @@ def estimate_coefficients(
 def low_coefficients(
     source: Source, rng: np.random.Generator, network: Network | None = None, options: HermiteOptions = DEFAULTS
 ) -> Coefficients:
-    """Orders 1 and 2 in any dimension, from what a network, or else a linear regression, leaves of the outputs.
+    """Estimate the coefficients of orders 1 and 2, in any dimension, from the residuals of a network or, without one,
+    of a linear regression.
 
     T_j(y) = T_j(y − f) + T_j(f) whatever f, and the error is that of the first term: the better f, the smaller.
     """
@@ -218,7 +219,7 @@ def _with_errors(
 
 
 def affordable_regression(n: int, r: int, degree: int, options: HermiteOptions = DEFAULTS) -> int:
-    """Return the largest degree of regression that n samples in two halves, memory and work allow; −1 for none."""
+    """Return the largest degree of regression that the n samples of two halves, memory and time allow; −1 if none."""
     F = n_features(r, degree)
     for q in range(degree, -1, -1):
         Fq = n_features(r, q)

@@ -45,7 +45,7 @@ from neurecover.tensors import Span
 
 @dataclass(frozen=True)
 class Found:
-    """The network in the coordinates of the samples, and the fit in moment space it came from.
+    """The network in the coordinates of the samples, and the fit to moments behind it.
 
     basis (d, r) spans the units in whitened coordinates; W_whitened = fit.W basisᵀ. `span` is None where k ≥ d.
     `looks` counts the looks at what an earlier network left.
@@ -125,7 +125,8 @@ def output_weights(
     bias: bool = True,
     bound: float | None = None,
 ) -> Network:
-    """Least squares on the features act(±(w·x + b)), x and 1 over the samples with ‖features‖ < bound [ATV21, Alg. 5].
+    """Fit the output weights on the features act(±(w·x + b)), x and 1 by least squares over the samples with ‖features‖
+    < bound [ATV21, Alg. 5].
 
     Without an affine part act(w·x + b) and 1 are enough. The bound is, unless given, the paper's τ with B from the
     units; its ball for the weights is left out (`printed.algorithm_5` has it).
@@ -160,7 +161,7 @@ def _coefficients(
     deadline: Deadline,
     options: HermiteOptions,
 ) -> tuple[Coefficients, np.ndarray, Span | None]:
-    """Coefficients in the span of the units, an orthonormal basis of it (d, r), and how it was found."""
+    """Return coefficients in the span of the units, an orthonormal basis of that span (d, r), and how it was found."""
     d = source.n_inputs
     if n_hidden is not None and n_hidden >= d:
         return estimate_coefficients(source, _degree(d, options), rng, options=options), np.eye(d), None

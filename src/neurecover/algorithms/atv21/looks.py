@@ -38,7 +38,7 @@ class Unexplained(View):
 
 
 def looks(n: int, r: int, crowded: bool, options: HermiteOptions = DEFAULTS) -> tuple[int, ...]:
-    """Return the degree of every further look that n samples in r dimensions are worth: 4, then 6 for more units than
+    """Return the degrees of the further estimates that n samples in r dimensions justify: 4, then 6 for more units than
     r.
 
     Orders 5 and 6 halve the error that noise leaves of many units; for few, order 4 says nearly all there is.
@@ -61,7 +61,9 @@ def sharper_coefficients(
     rng: np.random.Generator,
     options: HermiteOptions = DEFAULTS,
 ) -> Coefficients:
-    """Return the coefficients of Bᵀx, B = basis (d, r), from what a network with units in that span leaves."""
+    """Return the coefficients of Bᵀx, B = basis (d, r), estimated from the residuals of a network with units in that
+    span.
+    """
     left = Unexplained(source, network)
     c = estimate_coefficients(left, degree, rng, projection=basis, regress=1, options=options)
     inside = Network(network.W @ basis, network.b, network.A, network.c, network.activation)

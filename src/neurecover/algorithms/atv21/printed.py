@@ -102,7 +102,8 @@ def algorithm_6(units: Units, T1: np.ndarray) -> Units:
 
 
 def algorithm_5(source: Source, units: Units, activation: Activation, m: int, options: PrintedOptions) -> Network:
-    """Run the regression of [ATV21, Alg. 5, steps 3 and 4] on Z = ã σ(±(w̃·x + b̃)) and Z′ = (x, 1), in |S| + 2 units.
+    """Run the regression of [ATV21, Alg. 5, steps 3 and 4] on the features Z = ã σ(±(w̃·x + b̃)) and Z′ = (x, 1); the
+    network has |S| + 2 units.
 
     Footnote 5: of the eight features of a unit two suffice, its (w, b) being known up to one sign.
     """

@@ -49,7 +49,7 @@ class Point:
     loss: float
 
     def turned(self, signs: np.ndarray) -> Point:
-        """Return the same point with (w, b) of every unit times its sign; its χ² is that of the orders from 2 on."""
+        """Return the point with every (w, b) multiplied by its sign; χ² stays that of the orders from 2 on."""
         return replace(self, W=self.W * signs[:, None], b=self.b * signs)
 
 
@@ -103,7 +103,7 @@ class Search:
 
     @property
     def price(self) -> float:
-        """By how much χ² has to fall for one unit more to be taken for real: 2 D log N for its D = r + p parameters.
+        """The decrease of χ² that a further unit must bring to count as real: 2 D log N for its D = r + p parameters.
 
         A spare unit fits noise too. Measured, one output and d = 5 to 8: spare units gain 7 to 96, real ones 73 to
         36,000, at prices of 57 to 111. In directions that noise has chosen spare units gain up to 180: four times the
@@ -116,7 +116,7 @@ class Search:
         return factor * (c.r + len(c.scale)) * log(c.n_coordinates(self.orders))
 
     def across(self, point: Point) -> float:
-        """χ² of each half under the fit to the other half, the two added up."""
+        """The χ² of each half of the samples under the fit to the other half, added up."""
         total = 0.0
         for own, other in ((0, 1), (1, 0)):
             here = replace(self, coefficients=self.coefficients.half(own))
@@ -132,8 +132,8 @@ class Search:
         return sum(float(inner(gap, gap, c.r, j).sum()) * weights[j] / factorial(j) for j, gap in gaps.items())
 
     def best(self, k: int) -> Point:
-        """Fit from several starts, until χ² is what the errors explain or the best was reached twice; return the best
-        fit.
+        """Return the best fit from several starts; stop when the errors explain χ² or when the best one was reached
+        twice.
 
         Both where there are more units than dimensions.
         """
@@ -153,7 +153,7 @@ class Search:
         return best
 
     def one_less(self, point: Point) -> Point:
-        """Return the best fit without one of the units, from the two choices that do least harm to start with."""
+        """Return the best fit with one unit removed, tried for the two units whose removal costs least."""
         k = len(point.W)
         if k == 1:
             return self.empty(self.orders)
@@ -227,7 +227,8 @@ class Search:
             yield self.rng.standard_normal((k, r))
 
     def _with_scalars(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Directions with the norm, b and sign that explain their weights ζ_j best, each unit by itself.
+        """Return the directions scaled and signed, with the b, that best explain their weights ζ_j, each unit by
+        itself.
 
         For given directions T_j = Σ_i ζ_j(i) w_i^{⊗j} is linear in ζ_j; the scalars of unit i maximise the part of
         Σ_j ζ_j²/(j! σ_j²) along h_j(b). A grid is surer than [ATV21, Alg. 2] where ζ_2 is within its error.

@@ -96,7 +96,7 @@ def tensor_directions(
 
 
 def distinct(W: np.ndarray, strength: np.ndarray, same: float) -> np.ndarray:
-    """Rows from the strongest down, without those within `same` of ± an earlier one."""
+    """Return the rows, strongest first, without those within `same` of ± an earlier one."""
     kept: list[np.ndarray] = []
     for i in np.argsort(-strength):
         apart = (min(np.linalg.norm(W[i] - v), np.linalg.norm(W[i] + v)) > same for v in kept)

@@ -70,7 +70,7 @@ def seen_units(
     starts: int | None = None,
     deadline: Deadline = NEVER,
 ) -> HermiteFit:
-    """Return the units that stand out of the errors, `most` at the most: the group G of [ATV21, (16)]."""
+    """Return at most `most` units that stand out of the errors: the group G of [ATV21, (16)]."""
     orders = usable_orders(activation, bias, max(coefficients.tensors))
     search = Search(coefficients, activation, bias, orders, rng, starts or coefficients.options.starts, deadline)
     if most is None:
@@ -85,7 +85,7 @@ def seen_units(
 def settled_units(
     coefficients: Coefficients, activation: Activation, rng: np.random.Generator, start: HermiteFit, *, bias: bool
 ) -> HermiteFit:
-    """Fit the same units to other coefficients, without a search."""
+    """Fit units that are already known to other coefficients, without a search."""
     orders = usable_orders(activation, bias, max(coefficients.tensors))
     search = Search(coefficients, activation, bias, orders, rng, coefficients.options.starts, NEVER)
     return replace(_finish(search, search.fit(start.W, start.b, orders)), asked=start.asked)
@@ -110,7 +110,7 @@ def count_units(search: Search) -> Point:
 
 
 def _without_spare(search: Search, point: Point) -> Point:
-    """Drop the unit that is missed least, as long as it is not worth its price."""
+    """Return the point without its least useful unit, repeatedly, while that unit is not worth its price."""
     while len(point.W) and not search.deadline.passed:
         fewer = search.one_less(point)
         if fewer.loss - point.loss > search.price:
@@ -120,7 +120,7 @@ def _without_spare(search: Search, point: Point) -> Point:
 
 
 def _finish(search: Search, point: Point) -> HermiteFit:
-    """Signs by order 1, the fit with it, and the affine part that is left."""
+    """Return the fit with signs chosen by order 1, refitted with that order, and the affine part that is left."""
     c, act = search.coefficients, search.activation
     if 1 not in c.tensors or len(point.W) == 0:
         return _result(search, point, search.orders, 1, 0.0, affine=len(point.W) == 0 and 1 in c.tensors)

@@ -88,7 +88,9 @@ def _run(call: Call) -> Estimate:
 
 
 def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple[Check, ...]:
-    """How incoherent are the clean outputs, which is what tells them from sparse errors [BJW18, Theorem 14]?"""
+    """Return notes on how incoherent the clean outputs are, which is what tells them from sparse errors [BJW18, Theorem
+    14].
+    """
     X, _ = subsample(source, CORRUPTION.rows, int(rng.integers(2**31))).collect()
     mu = incoherence(network(X))
     sentence = (

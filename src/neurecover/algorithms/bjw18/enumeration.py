@@ -222,7 +222,7 @@ def _ray_supports(Q: np.ndarray, progress: Progress) -> Iterator[np.ndarray]:
 
 
 def _distinct_directions(Q: np.ndarray) -> np.ndarray:
-    """One unit row for every line through the origin that rows of Q are on."""
+    """Return one unit row for every line through the origin on which rows of Q lie."""
     lengths = np.linalg.norm(Q, axis=1)
     unit = Q[lengths > SOLVED] / lengths[lengths > SOLVED, None]
     kept: list[np.ndarray] = []

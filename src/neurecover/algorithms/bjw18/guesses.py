@@ -88,7 +88,7 @@ def sketch(Z: np.ndarray, Y: np.ndarray, k: int) -> np.ndarray:
 def candidates(
     Z: np.ndarray, T: np.ndarray, directions: np.ndarray, smoothing: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return w = Σ label·z, of unit length, for every direction u [BJW18, Alg. 8, steps 3a–3c]."""
+    """Return the unit vector of Σ label·z for every direction u [BJW18, Alg. 8, steps 3a–3c]."""
     labels = T @ directions.T
     if np.isfinite(smoothing):
         scale = smoothing * np.sqrt(np.mean(labels**2, axis=0))
@@ -146,7 +146,7 @@ def _greedy_choice(G: np.ndarray, C: np.ndarray, k: int, first: int) -> tuple[np
 
 
 def _best_choice(G: np.ndarray, C: np.ndarray, k: int) -> tuple[int, ...]:
-    """Return the k candidates whose regression explains most: tr(Cᵀ G⁻¹ C) over their block, largest."""
+    """Return the k candidates whose regression explains most: those with the largest tr(Cᵀ G⁻¹ C) over their block."""
     N = len(G)
     if k == 1:
         return (int(np.argmax(np.sum(C**2, axis=1) / np.diag(G))),)
@@ -163,7 +163,7 @@ def _best_choice(G: np.ndarray, C: np.ndarray, k: int) -> tuple[int, ...]:
 
 
 def _choices(N: int, k: int, size: int = 200_000) -> Iterator[np.ndarray]:
-    """All k-subsets of N in blocks (m, k)."""
+    """Yield all subsets of k of the N candidates, in blocks (m, k)."""
     if k == 2:
         yield from np.array_split(np.column_stack(np.triu_indices(N, 1)), max(1, comb(N, 2) // size))
         return
@@ -181,7 +181,9 @@ def _refined(
     rng: np.random.Generator,
     options: GuessOptions,
 ) -> np.ndarray:
-    """Units moved one at a time to the best of some guesses on a cap around their own, the caps shrinking."""
+    """Move one unit at a time to the best of several guesses on a cap around it, with caps that shrink; return the
+    units.
+    """
     k = len(W)
     width = 0.3
     for _ in range(options.refinements if k > 1 else 0):
@@ -201,7 +203,7 @@ def _refined(
 
 
 def _sphere(k: int, rng: np.random.Generator, N: int) -> np.ndarray:
-    """Points spread over the unit sphere of R^k."""
+    """Return points spread over the unit sphere of R^k."""
     if k == 1:
         return np.array([[1.0], [-1.0]])
     if k == 2:

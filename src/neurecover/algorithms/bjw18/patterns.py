@@ -211,7 +211,8 @@ def _from_off_samples(
 
 
 def zero_group(h: np.ndarray, rounding: float) -> tuple[np.ndarray, float]:
-    """Return which entries of h are zero up to rounding, and the ratio of the values on both sides of the gap.
+    """Return which entries of h are zero up to rounding, and the ratio of the smallest value above the gap to the
+    largest below it.
 
     The threshold is put into the widest gap, on a logarithmic scale, between rounding and 1e-2 of the largest value.
     """

@@ -157,7 +157,9 @@ def _threshold(ell: int, options: PrintedOptions) -> float:
 
 
 def run_as_printed(call: Call, ica: bool) -> Estimate:
-    """Algorithm 3 or Algorithms 4 and 5 on the samples of a call, and what to know of the order of the score."""
+    """Run Algorithm 3, or Algorithms 4 and 5, on the samples of a call; return the estimate with a note on the order of
+    the score.
+    """
     options = call.options_as(PrintedOptions)
     X, Y = samples_for_patterns(call.source, call.rng)
     k, act = units_of_rank(call.task.n_hidden, Y), call.task.activation

@@ -84,7 +84,9 @@ def noisy_tensor(source: Source, k: int, activation: Activation, rng: np.random.
 
 
 def _as_printed(call: Call, k: int) -> NoisyTensor:
-    """Directions of the collapsed score by plain means, signs by projection on the first ℓ samples, A by regression."""
+    """Return directions of the collapsed score by plain means, signs by projection on the first ℓ samples, and A by
+    regression.
+    """
     options = call.options_as(PrintedOptions)
     X, Y = samples_for_patterns(call.source, call.rng)
     V = score_directions(X, Y, k, call.task.activation, call.rng, options)

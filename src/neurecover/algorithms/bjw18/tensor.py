@@ -66,7 +66,7 @@ def until_exact(
     rng: np.random.Generator,
     options: ExactOptions = OPTIONS,
 ) -> ExactWeights:
-    """Run the exact step on some of the samples, and again for the units it missed, with the others known.
+    """Run the exact step on some of the samples; repeat it for the units it missed, with the others known.
 
     A unit's run of samples has to hold one at which each other unit is on, so that a start has to be nearer to its
     unit than the others are. Where it is not, the directions of the missing units are taken anew: from a regression
@@ -92,7 +92,7 @@ def until_exact(
 def lone_directions(
     X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: np.random.Generator, rows: int
 ) -> np.ndarray:
-    """Directions of the units not found, from samples at which no known unit is on and a single other one is.
+    """Return directions of the units not found, from samples at which only one unit is active and no known one.
 
     Their outputs are parallel, and the unit's weights the solution of a linear system (`one_sparse`). Where that shows
     fewer units than are missing, those of the regression follow.
@@ -108,7 +108,7 @@ def lone_directions(
 def missing_directions(
     X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: np.random.Generator, rows: int
 ) -> np.ndarray:
-    """Directions of the units not found: the second coefficients of a regression that the known units' rows join.
+    """Return directions of the units not found, from the second coefficients after a regression on the known units too.
 
     The known rows take all of their units' part of the outputs, exactly, and with it their share of the variance.
     """

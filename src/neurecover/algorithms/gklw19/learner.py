@@ -74,7 +74,7 @@ PAPER_IN_PRACTICE = Settings("noisy", "als", regress=False, balance=False, hidde
 
 @dataclass(frozen=True)
 class Found:
-    """The network, what it leaves of the outputs (mean square), the detector it came from and its spectrum.
+    """The network, its mean squared residual, the detector that gave it and the spectrum of that detector.
 
     `distinguishing` has σ_min of the distinguishing matrix at the network's weights and `symmetry` the test of the
     inputs, where they were asked for.

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SymmetricOptions:
-    """What joins the linear regression, which of its directions are signal, and when inputs are not symmetric."""
+    """Which features join the linear regression, which of its directions count as signal, and when inputs count as
+    asymmetric.
+    """
 
     samples_per_feature: float = 1.5  # below, the products are left out of the regression; measured to help from 1.4 on
     features: int = 2_500  # of the regression: normal equations of 50 MB

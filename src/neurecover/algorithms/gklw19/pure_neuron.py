@@ -84,8 +84,8 @@ class Reduction:
 
 
 def reduction(L: np.ndarray, k: int, balance: bool = True, options: SymmetricOptions = DEFAULTS) -> Reduction:
-    """Onto the k leading left singular vectors of L [GKLW19, Alg. 4], scaled so that P L has orthonormal rows if
-    `balance`.
+    """Project the outputs onto the k leading left singular vectors of L [GKLW19, Alg. 4]; with `balance`, scale them so
+    that P L has orthonormal rows.
 
     The balanced form depends on the outputs only through their span: mixing them by any invertible matrix, however
     ill-conditioned, changes nothing without noise. Measured with W and A on the sphere, d = k = p = 10, n = 5,000:
@@ -184,7 +184,7 @@ def units_from_gap(spectrum: Spectrum, r: int) -> int:
 
 
 def pure_directions(span: np.ndarray, rng: np.random.Generator, how: str = "joint") -> np.ndarray:
-    """Return the z, as unit rows (k, r), from a basis (m, r, r) of the span of the z zᵀ; their signs are open.
+    """Return the directions z as unit rows (k, r), up to sign, from a basis (m, r, r) of the span of the matrices z zᵀ.
 
     "joint" diagonalises the whole basis at once; "pencil" takes the eigenvectors of X Y⁻¹ for two random elements
     [GKLW19, Alg. 2, steps 7–8]; "als" is the CP decomposition of 10k random elements with 10 restarts [GKLW19, §4].

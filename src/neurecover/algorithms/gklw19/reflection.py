@@ -27,7 +27,7 @@ class SymmetryTest:
 
     @property
     def symmetric(self) -> bool:
-        """Whether the samples leave the assumption standing."""
+        """Whether the samples are compatible with symmetric inputs."""
         return self.p_value >= self.significance
 
     @property

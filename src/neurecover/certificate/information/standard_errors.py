@@ -41,7 +41,7 @@ class Errors:
         return self._scaled(np.arange(len(self.variances)))
 
     def at_least(self, variances: np.ndarray, normal: Model) -> Errors:
-        """Return the errors with variances that are no smaller than these."""
+        """Return the errors with every variance raised to at least the given one."""
         variances = np.maximum(self.variances, variances)
         return replace(self, arrays=ParameterArrays(by_name(normal, np.sqrt(variances))), variances=variances)
 

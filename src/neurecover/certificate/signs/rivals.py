@@ -77,7 +77,7 @@ def _spread(layer: Network, variances: np.ndarray) -> np.ndarray:
 
 
 def _map(layer: Network, j: int) -> np.ndarray:
-    """Return D_j (p·d, k·d + p·k) with δ(A_j w_jᵀ) = D_j δθ."""
+    """Return the matrices D_j (p·d, k·d + p·k) with δ(A_j w_jᵀ) = D_j δθ."""
     (k, d), p = layer.W.shape, layer.n_outputs
     D = np.zeros((p, d, k * d + p * k))
     for o in range(p):

@@ -147,7 +147,7 @@ class Box:
 
     @property
     def growth(self) -> float:
-        """The spread of the answers to queries x ~ N(0, I): how much they grow with ‖x‖/√d."""
+        """The standard deviation of the answers to queries x ~ N(0, I): how much they grow with ‖x‖/√d."""
         return self._measure().growth
 
     def noise(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -175,7 +175,7 @@ class Box:
         return measured.rounding * measured.scale + measured.relative * measured.growth * size
 
     def clear_radius(self, X: np.ndarray, jump: float | None = None) -> np.ndarray:
-        """Return the radius r (n,) around X (n, d) over which a kink stands out from rounding, r = clear·e(x) / ‖jump‖.
+        """Return the distance (n,) from X (n, d) beyond which a kink stands out from rounding, clear·e(x) / ‖jump‖.
 
         Where that would meet other kinks, it is less, down to clear_crowded·e(x) / ‖jump‖. `jump` is the length of the
         gradient's jump. Answers to x ~ N(0, I) differ by `growth`, which is about the length of a gradient, and a usual
@@ -193,7 +193,9 @@ class Box:
 
     @property
     def crowding(self) -> float:
-        """The radius over which a usual kink stands out over the widest one that meets no others, at inputs N(0, I)."""
+        """How far one must go for a usual kink to stand out, relative to the distance free of other kinks, at inputs
+        N(0, I).
+        """
         X = self.limits.pull_inside(np.random.default_rng(0).standard_normal((self.options.box.usual, self.n_inputs)))
         widest = self.options.box.widest * (1.0 + np.linalg.norm(X, axis=1))
         return float(np.median(self._radius(X, None) / widest))

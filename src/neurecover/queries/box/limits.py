@@ -48,7 +48,9 @@ class Limits:
         return np.asarray(self.gauge(X) <= options.lines)
 
     def pull_inside(self, X: np.ndarray, part: float | None = None) -> np.ndarray:
-        """Return the points (…, d), those beyond this fraction of the way to the edge moved towards the origin."""
+        """Return the points (…, d), moved towards the origin where they are farther out than `part` of the way to the
+        edge.
+        """
         if not self:
             return X
         part = self.options.points if part is None else part

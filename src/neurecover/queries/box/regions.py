@@ -40,6 +40,8 @@ class Regions:
 
     @classmethod
     def from_gradients(cls, gradients: Gradients) -> Regions:
-        """Return the regions of gradients measured in a full basis; σ averages the squared errors of unequal steps."""
+        """Return the regions of gradients measured in a full basis, with one error σ for each: the root mean square
+        over its steps.
+        """
         sigma = gradients.noise * np.sqrt(2.0 * np.mean(gradients.steps**-2.0, axis=1))
         return cls(gradients.points, gradients.values, gradients.full(), gradients.noise, sigma)

@@ -120,7 +120,7 @@ def _segments(limits: Limits, start: np.ndarray, along: np.ndarray, length: floa
 
 
 def check_repeatable(query: Query, X: np.ndarray, Y: np.ndarray, options: BoxOptions) -> None:
-    """Raise UnsolvableError if the answers to X are no longer Y."""
+    """Raise UnsolvableError if querying X again gives other answers than Y."""
     # The same rows in the same batch, because a batch of another size may be summed in another order.
     again = query(X)
     apart = np.abs(again - Y).max(axis=1) / max(float(np.abs(Y).max()), 1e-300)

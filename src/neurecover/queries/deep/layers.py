@@ -86,7 +86,9 @@ class Solution:
 
     @property
     def row_errors(self) -> np.ndarray:
-        """The errors (k₁ + … + k_L,) of measured rows: infinite with unseen weights, none of always-active units."""
+        """The errors (k₁ + … + k_L,) of the measured rows: infinite for rows with unseen weights, zero for
+        always-active units.
+        """
         found = [np.zeros(k) for k in self.output.network.n_hidden]
         for level, errors in zip(self.levels, found):
             measured = np.where(level.unseen.any(axis=1), np.inf, level.errors)[: len(errors)]
@@ -96,7 +98,7 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Reached:
-    """The hidden layers, from the first one up, that were found below one that was not finished, and their errors.
+    """The hidden layers that were completed below the one where the search ended, from the first up, and their errors.
 
     `errors` are those of the rows (k_l,), layer by layer.
     """
@@ -106,11 +108,11 @@ class Reached:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The number of layers, and of their units: the larger, the more was found."""
+        """The number of layers and of their units, by which results are compared: the larger, the more was found."""
         return len(self.layers), sum(len(b) for _, b in self.layers)
 
     def or_more(self, levels: list[Level]) -> Reached:
-        """Return what the levels have below the last one, if that is more."""
+        """Return the completed layers of these levels if they are more than those known so far."""
         layers = levels[-1].known.layers
         here = Reached(layers, tuple(level.errors for level in levels[: len(layers)]))
         return here if here.rank > self.rank else self
@@ -118,7 +120,7 @@ class Reached:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """The level that was reached, and the whole network if that was the last one."""
+    """The level that was reached, and the whole network if that level was the last one."""
 
     level: Level
     output: Output | None
@@ -204,7 +206,9 @@ def _drop_bent(box: Box, level: Level, rng: np.random.Generator, times: int) -> 
 
 
 def _drop_worst(box: Box, level: Level) -> Level:
-    """Remove rows that are known far worse than the others, which would spoil the layer above, to find them again."""
+    """Remove rows with errors far above those of the others, which would spoil the layer above; they are searched for
+    again.
+    """
     if level.n_units < 2:
         return level
     worst = max(box.options.deep.worst * float(np.median(level.errors)), 100.0 * box.resolution, box.options.deep.poor)

@@ -217,7 +217,7 @@ def add_unit(level: Level, unit: Unit) -> Level:
 
 
 def _same_unit(old: Unit, new: Unit) -> float | None:
-    """Return c with θ_new = c θ_old in the weights that both have, if they are one unit; else None."""
+    """Return c with θ_new = c θ_old over the weights that both have, if both are one unit; else None."""
     options = old.boundary.options
     shared = ~old.unseen & ~new.unseen
     ours, other = old.theta[shared], new.theta[shared]
@@ -233,7 +233,9 @@ def _same_unit(old: Unit, new: Unit) -> float | None:
 
 
 def _shares_boundary(level: Level, unit: Unit) -> bool:
-    """Return whether much of the unit's boundary is that of one found before: then a few of its weights are wrong."""
+    """Return whether much of the unit's boundary belongs to a unit found before, so that a few of its weights must be
+    wrong.
+    """
     options, known = level.known.options, level.known
     if not level.n_units or not known.n_units or unit.error < options.row_error:
         return False
@@ -261,7 +263,7 @@ def fill_unseen_weights(box: Box, level: Level, rng: np.random.Generator) -> Lev
 
 
 def refine_rows(box: Box, level: Level, rng: np.random.Generator) -> Level:
-    """Return the level with rows that are known worse than the others measured again, and none of them twice."""
+    """Return the level after measuring again the rows with the largest errors, each at most once."""
     options, units = box.options.deep, list(level.units)
     for _ in range(options.refinements):
         errors = np.array([unit.error for unit in units])

@@ -31,7 +31,7 @@ def draw_line(known: KnownLayers, rng: np.random.Generator) -> Line:
 
 
 def draw_extreme_line(known: KnownLayers, g: np.ndarray, rng: np.random.Generator) -> Line:
-    """Return the ends of a line from a typical point to one of smallest g·h / ‖h‖, found without queries.
+    """Return the ends of a line from a typical point to one with very small g·h / ‖h‖, found without queries.
 
     A unit with weights along g that is active at all typical points changes on the way, if it changes anywhere.
     """

@@ -97,7 +97,7 @@ def _compare_part(box: Box, known: KnownLayers, boundary: Boundary, unseen: np.n
 
 
 def _interval_noise(box: Box, part: Scanned, t: np.ndarray) -> np.ndarray:
-    """Return what a kink at t (n,) had to add to f to be found, whichever interval of the search it lay in.
+    """Return how large a kink at t (n,) must be to stand out in f, whatever interval of the search it lies in.
 
     An interval is straight up to 2 safety/η roundings at its farther end, and when answers are coarse no farther from
     the origin than `ratio` times the nearer one.

@@ -82,7 +82,9 @@ def find_signs_by_moving(
 def _count_votes(
     box: Box, known: KnownLayers, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Count the points that vote for +1, for −1, and those where both sides change; return the ratios of the last."""
+    """Count the points that vote for +1, for −1, and those where both sides change; for the last also return the ratios
+    of the changes.
+    """
     options = known.options
     where = find_boundary_points(known, rows[unit], 24, rng, x)
     X, U, room = _find_lone_directions(known, rows, unit, where)

@@ -123,7 +123,7 @@ def _with_gradient(box: Box, span: Span, X: np.ndarray, basis: np.ndarray, rng: 
 
 
 def _find_moved(box: Box, span: Span, rng: np.random.Generator) -> np.ndarray:
-    """Return both ends (2, d) of the move outside the span that changes the answer most; none if none changes it.
+    """Return the two ends (2, d) of the move outside the span that changes the answer most; None if no move changes it.
 
     A gradient is one of d + 1 queries and sees the units that are active at one point; a move is one of two.
     """
@@ -187,7 +187,7 @@ def lift(box: Box, network: DeepNetwork, span: Span, rng: np.random.Generator) -
 
 
 def _weights(measured: Gradients) -> np.ndarray:
-    """Return one over the rounding of the components of every gradient, but for a factor."""
+    """Return weights in proportion to the inverse rounding of the components of every gradient."""
     return np.asarray(np.abs(measured.steps).min(axis=1) / measured.noise)
 
 

@@ -71,7 +71,7 @@ def find_unit_at(
 
 
 def _leave_unshown(box: Box, known: KnownLayers, found: Corrected, unseen: np.ndarray) -> np.ndarray:
-    """Return which weights (f,) are unseen, with those that hardly any kink shows when answers are coarse.
+    """Return which weights (f,) are unseen; with coarse answers also those that hardly any kink shows.
 
     They rest on one crossing alone, which may have been another unit's.
     """
@@ -85,7 +85,7 @@ def _leave_unshown(box: Box, known: KnownLayers, found: Corrected, unseen: np.nd
 def _begin(
     box: Box, known: KnownLayers, record: Record, x: np.ndarray, jump: Jump, rng: np.random.Generator
 ) -> Boundary | None:
-    """Return the boundary around x, so well known that distant kinks can be foretold; None if there is none."""
+    """Return the boundary around x, known well enough to predict distant kinks; None if there is none."""
     options = box.options.deep
     length = float(np.linalg.norm(jump.value, 2))
     if not length > 0.0 or jump.sigma > options.faint * length:

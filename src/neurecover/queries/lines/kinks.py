@@ -94,7 +94,9 @@ class _Line:
 
     @property
     def fraction(self) -> float:
-        """The η of a slope: short, to avoid kinks, but longer when answers are coarse."""
+        """The length of the arm over which a slope is measured, as a share of its interval: short to avoid kinks,
+        longer for coarse answers.
+        """
         options = self.box.options.lines
         return options.arm_coarse if self.box.coarse else options.arm
 
@@ -104,7 +106,9 @@ class _Line:
         return float(np.linalg.norm(self.x) / np.linalg.norm(self.v))
 
     def rungs(self, start: float, stop: float) -> np.ndarray:
-        """Return the ends of the first intervals: many if far answers are too coarse to show kinks near the origin."""
+        """Return the ends of the first intervals. Coarse answers get many, because far from the origin they would hide
+        kinks near it.
+        """
         options = self.box.options.lines
         if not self.box.coarse:
             return np.array([start, stop])
@@ -211,7 +215,7 @@ def _measure_slopes(line: _Line, work: _Intervals) -> _Intervals:
 
 
 def _keep_bent(work: _Intervals, tolerance: np.ndarray) -> tuple[_Intervals, np.ndarray]:
-    """Return the intervals that are not straight, and their tolerances."""
+    """Return the intervals in which f is not straight, with their tolerances."""
     length = (work.b - work.a)[:, None]
     sag = np.abs(work.fb - work.fa - work.sa * length).max(axis=1)
     turn = np.abs((work.sb - work.sa) * length).max(axis=1)
@@ -303,7 +307,7 @@ def _measure_pieces(
 
 
 def _piece_edges(positions: np.ndarray, start: float, stop: float, reach: float) -> np.ndarray:
-    """Return the kinks and two ends around them, no farther out than the kinks are apart: far answers are coarse."""
+    """Return the kinks and an outer end on either side, not far out, where answers are coarse."""
     if not len(positions):
         return np.array([start, stop])
     arm = np.ptp(positions) + reach + np.abs(positions).max()

@@ -106,7 +106,7 @@ def _fit(box: Box, network: Network, resolution: float, rng: np.random.Generator
 
 
 def _informative_queries(network: Network, j: int, options: SaturatingOptions, rng: np.random.Generator) -> np.ndarray:
-    """Return queries (n, d) where unit j bends and all others are near their limits, as near the origin as possible."""
+    """Return queries (n, d), near the origin, where unit j bends and all others are near their limits."""
     count = options.queries * (network.n_inputs + 1 + network.n_outputs)
     tau = options.bending * rng.uniform(-1.0, 1.0, count) - network.b[j]
     return _points_beside(network, j, count, options.bending, 0.0, options.pool, rng) + tau[:, None] * _step_across(
@@ -115,7 +115,7 @@ def _informative_queries(network: Network, j: int, options: SaturatingOptions, r
 
 
 def _step_across(network: Network, j: int) -> np.ndarray:
-    """Return the step across hyperplane j by which z_j grows by one."""
+    """Return the shortest step by which z_j grows by one."""
     return network.W[j] / (network.W[j] @ network.W[j])
 
 
@@ -171,7 +171,7 @@ def _refine_biases(box: Box, network: Network, uncertain: float, rng: np.random.
 
 
 def _saturation_point(activation: Activation) -> float:
-    """Return the z from which a unit bends a thousand times less than at its centre."""
+    """Return the z at which a unit bends a thousand times less than at its centre."""
     z = np.arange(0.0, 40.0, 0.25)
     return float(z[np.argmax(activation.derivative(z) < 1e-3 * activation.derivative(z[:1]))])
 

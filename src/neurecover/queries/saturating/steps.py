@@ -93,7 +93,7 @@ def find_steps(
 
 
 def _find_settled_radius(box: Box, tolerance: float, rng: np.random.Generator) -> float:
-    """Return a radius where only directions matter: answers change neither with the distance nor does y(x) + y(−x).
+    """Return a radius at which only directions matter: neither y(x) nor y(x) + y(−x) changes with the distance.
 
     (act(z) + act(−z) is a constant. Where biases still matter, −x is on the same side of a unit as x.) Raise
     NotSaturatingError if there is no such radius.
@@ -177,7 +177,7 @@ def _find_slope_points(circle: _Circle, steps: list[_Bracket]) -> list[tuple[np.
 
 
 def _share(Y: np.ndarray, before: np.ndarray, jump: np.ndarray) -> np.ndarray:
-    """Return s of y = y₋ + J s, by least squares over the outputs."""
+    """Return the share s by which y has moved from y₋ towards y₋ + J, by least squares over the outputs."""
     return np.sum((Y - before) * jump, axis=-1) / np.sum(jump**2, axis=-1)
 
 

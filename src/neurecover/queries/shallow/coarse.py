@@ -171,7 +171,7 @@ def _informative_rows(network: Network, X: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Candidates:
-    """Units, the number of later lines on which each could have been seen, and the number on which it was."""
+    """Candidate units; for each, on how many later lines it could have been seen, and on how many it was."""
 
     planes: Planes
     chances: np.ndarray
@@ -184,7 +184,9 @@ class _Candidates:
         return cls(Planes.empty(box.n_inputs, box.n_outputs), np.zeros(0), np.zeros(0), 0)
 
     def with_line(self, seen: np.ndarray, new: Planes) -> _Candidates:
-        """Return the candidates after another line, which showed some of them and `new` ones."""
+        """Return the candidates after one more line, on which `seen` marks those that showed again and `new` ones were
+        found.
+        """
         zeros = np.zeros(len(new))
         return _Candidates(
             Planes.join([self.planes, new]),
@@ -205,7 +207,7 @@ class _Candidates:
 
 
 def _drop_duplicates(planes: Planes) -> Planes:
-    """Return the most accurate of the units in each place."""
+    """Return the units, only the most accurate of those that share a place."""
     order = np.argsort(planes.error, kind="stable")
     points = np.column_stack([planes.W, planes.b])[order]
     error = planes.error[order]

@@ -97,7 +97,7 @@ def _chain(centres: Centres, bad: np.ndarray, p: int, rng: np.random.Generator) 
 
 
 def _most_informative_point(network: Network, centres: Centres, u: np.ndarray) -> np.ndarray:
-    """Return the point (1, d) whose gradient shows most of an error along u (k,)."""
+    """Return the point (1, d) whose gradient would reveal an error along u (k,) best."""
     if centres.inverse is None:
         seen = np.linalg.norm(_response(network, centres.pool) @ u, axis=1)
         margin = np.abs(centres.pool @ network.W.T + network.b).min(axis=1)

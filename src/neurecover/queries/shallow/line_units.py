@@ -135,7 +135,7 @@ def _choose_pieces(kinks: Kinks, unknown: np.ndarray, p: int, usable: np.ndarray
 
 
 def _runs(mask: np.ndarray) -> np.ndarray:
-    """Return the first and the stop (r, 2) of every run of true entries."""
+    """Return the start and the stop of every run of true entries, (r, 2)."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(int)))
     return edges.reshape(-1, 2)
 

@@ -69,7 +69,9 @@ def resolve_opposite_units(
 
 
 def _is_determined(planes: Planes, opposite: np.ndarray, tolerance: float, options: ShallowOptions) -> bool:
-    """Return whether the equations orthogonal to the pairs have far more digits than there are bits and choices."""
+    """Return whether the equations orthogonal to the pairs carry far more digits than signs and choices of pairs can
+    use up.
+    """
     k, t = len(opposite), int(np.count_nonzero(opposite))
     equations = planes.L.shape[0] * (planes.W.shape[1] - t)
     return bool(equations * np.log2(1.0 / tolerance) > k + np.log2(comb(k, t)) + options.spare_bits)
@@ -78,7 +80,9 @@ def _is_determined(planes: Planes, opposite: np.ndarray, tolerance: float, optio
 def _choices(
     A: np.ndarray, W: np.ndarray, E: np.ndarray, tolerance: float, options: ShallowOptions
 ) -> list[np.ndarray]:
-    """Return masks (k,) of hyperplanes that may have a pair: the solution for all u_j at once, or all small sets."""
+    """Return the sets of hyperplanes that may carry a pair, as masks (k,): one set if linear equations give it, else
+    all small ones.
+    """
     k, d = W.shape
     sizes = np.linalg.svd(W, compute_uv=False)
     if k <= d and sizes[-1] > options.pair_independent * sizes[0]:

@@ -171,7 +171,9 @@ def find_slope(planes: Planes, tolerance: float, spare_bits: int) -> float | Non
 
 
 def has_many_units(planes: Planes) -> bool:
-    """Return whether there are so many more units than equations that their signs take all digits of the equations."""
+    """Return whether units so outnumber equations that the choice of their signs could fit any right-hand side to all
+    digits.
+    """
     return len(planes) > planes.L.size + SIGNS.enumerated
 
 

@@ -80,7 +80,7 @@ def _find_wrong_corner(box: Box, known: Planes, regions: Regions, rng: np.random
 
 
 def _look_ahead(box: Box, line: Scan, rng: np.random.Generator) -> tuple[Planes, Regions]:
-    """Find the units behind the last few kinks of a line and, as long as some of their hyperplanes end, further ones.
+    """Find the units behind the last few kinks of a line and, while some of their hyperplanes end, behind earlier ones.
 
     Raise SeveralLayersError as soon as enough of them do: with many inputs a whole line costs most of the queries.
     """
@@ -104,7 +104,8 @@ def _look_ahead(box: Box, line: Scan, rng: np.random.Generator) -> tuple[Planes,
 
 
 def _count_ended(box: Box, planes: Planes, rng: np.random.Generator) -> tuple[int, int]:
-    """Return how many hyperplanes end, of how many looked at: those of a first layer have their kink everywhere.
+    """Return how many hyperplanes end, and how many were looked at; a hyperplane of a first layer has its kink
+    everywhere.
 
     A few hyperplanes are tested at one place each, as far from the line as usual queries are.
     """

@@ -24,7 +24,9 @@ from neurecover.search.gates.state import DEFAULT, GateOptions, State, equal_run
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows, by number, in which units read by A are Z + τ t in direction δ, and their R = y − c, right to `floor`."""
+    """Rows whose known part is equal but for multiples τ t of one direction δ: the units read by A have the values Z +
+    τ t there, and the outputs leave R = y − c, accurate to `floor`.
+    """
 
     rows: np.ndarray
     delta: np.ndarray
@@ -50,7 +52,7 @@ class Block:
         return low, np.where(gates == 0, edge, np.inf).min(axis=0, initial=np.inf)
 
     def sums(self, rows: np.ndarray, gates: np.ndarray) -> np.ndarray:
-        """Return A_S t_S (m, p) as some rows have it with gates S, (m, k) or (k,)."""
+        """Return A_S t_S (m, p) as rows with the gates S, (m, k) or (k,), show it."""
         return (self.R[rows] - (gates * self.Z[rows]) @ self.A.T) / self.tau
 
 
@@ -106,7 +108,7 @@ def solve(blocks: list[Block], gates: list[np.ndarray], frame: np.ndarray) -> tu
 
 
 def by_exclusion(block: Block, gates: np.ndarray, begun: np.ndarray) -> np.ndarray:
-    """Return gates for rows that agree with no other: sets that equations and inequalities of all others allow.
+    """Return gates for rows that agree with no others: the only sets that all other equations and inequalities allow.
 
     The row with the fewest such sets is first, and of its sets the likeliest, a unit being on as often as in the rows
     that are told and in `begun` (n, k): the fewer units switch for one row alone, the less was free to be chosen.

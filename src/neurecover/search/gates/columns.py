@@ -109,7 +109,9 @@ class Table:
 
     @property
     def telling(self) -> Levels | None:
-        """The levels where they say more than rows with all usual values: with one output, or where these are few."""
+        """The levels of the category if they say more than the rows with all usual values: for one output, or if those
+        rows are few.
+        """
         few = self.plain.Y.shape[1] == 1 or float(np.mean(self.base)) < self.plain.options.base
         return self.levels if few else None
 

@@ -52,7 +52,7 @@ def explain(state: State, n_hidden: int, deadline: Deadline) -> State:
 
 
 def _is_believed(state: State, new: State, sure: bool) -> bool:
-    """Tell whether a change explains enough: a row that it rests on has said nothing."""
+    """Return whether a change explains enough rows: the row that it was made for does not count as evidence."""
     more = new.n_explained - state.n_explained
     return more > 0 and (sure or more > 1 or bool(new.explained.all()))
 
@@ -91,7 +91,7 @@ def by_span(state: State, sure: bool = True) -> State | None:
 
 
 def _values(state: State, units: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Return h (n, k) ≥ 0 of independent units that gives `rest` (n, p); nan in rows where there is none."""
+    """Return the h (n, k) ≥ 0 of independent units that reproduces `rest` (n, p); nan in rows where no h does."""
     A, floor = state.A[:, units], state.options.solved * state.floor
     h = np.linalg.lstsq(A, rest.T, rcond=None)[0].T
     wrong = (np.linalg.norm(h @ A.T - rest, axis=1) > state.floor) | (h.min(axis=1, initial=0.0) < -floor)
@@ -101,7 +101,9 @@ def _values(state: State, units: np.ndarray, rest: np.ndarray) -> np.ndarray:
 
 
 def _smallest_sets(state: State, units: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Return h (n, k) ≥ 0 on fewer than p of the units that gives `rest`; nan unless one set of the least size does."""
+    """Return the h (n, k) ≥ 0 on fewer than p of the units that reproduces `rest`; nan if not exactly one smallest set
+    does.
+    """
     A, found, left, total = state.A, np.full((len(rest), state.A.shape[1]), np.nan), np.arange(len(rest)), 0
     for s in range(min(len(A), len(units) + 1)):
         total += comb(len(units), s)
@@ -122,7 +124,7 @@ def _smallest_sets(state: State, units: np.ndarray, rest: np.ndarray) -> np.ndar
 
 
 def with_new_unit(state: State, n_hidden: int, sure: bool = True) -> State | None:
-    """Add a unit for the direction that most rows leave, two or more, if there may be another.
+    """Add a unit for the direction in which most rows, at least two, are unexplained, if another unit is allowed.
 
     What one row leaves is not sure: it may tell the gates of others.
     """
@@ -137,7 +139,9 @@ def with_new_unit(state: State, n_hidden: int, sure: bool = True) -> State | Non
 
 
 def _with_unit_on(state: State, rows: np.ndarray) -> State:
-    """Return the state with a unit that is on in these rows, which leave one direction, and off in those of E."""
+    """Return the state with a further unit, active in these rows, whose residuals have one direction, and inactive in
+    explained rows.
+    """
     h, D = np.linalg.norm(state.residual[rows], axis=1), state.X.shape[1]
     a = (state.residual[rows] / h[:, None]).mean(axis=0)
     v = state.moved(np.zeros(D), np.eye(D), state.X[rows], h, state.X[state.explained])
@@ -145,7 +149,7 @@ def _with_unit_on(state: State, rows: np.ndarray) -> State:
 
 
 def _one_direction(state: State, rest: np.ndarray) -> np.ndarray:
-    """Return the most rows of `rest` (m, p) that have one direction, by number."""
+    """Return the numbers of the rows of `rest` (m, p) that share the most common direction."""
     options, size = state.options, np.linalg.norm(rest, axis=1)
     ways = rest / np.maximum(size, 1e-300)[:, None]
     compared = ways[size > state.floor][: options.directions]
@@ -157,7 +161,7 @@ INFEASIBLE = 2  # the status that `scipy.optimize.milp` gives
 
 
 def by_program(state: State, deadline: Deadline) -> State | None:
-    """Explain all rows that are left, or rows of one kind, as many as a program takes, the largest kind first.
+    """Explain all remaining rows, or those of one kind, the largest kind first, as many as an integer program can take.
 
     That of all rows comes first: fewer leave more choice.
     """
@@ -202,7 +206,7 @@ def _solution(
     edges: np.ndarray,
     deadline: Deadline,
 ) -> np.ndarray | None:
-    """Return θ, if the solver finds one within its nodes, and within the deadline if there is one."""
+    """Return θ if the solver finds one within its limit of nodes and the deadline."""
     n, t = start.size, slope.shape[2]
     values, largest = (state.Y[rows] - state.c).ravel(), float(state.Z[state.explained].max(initial=1e-300))
     slack = state.options.tolerance * float(np.abs(values).max(initial=1e-300))

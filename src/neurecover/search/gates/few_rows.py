@@ -28,7 +28,9 @@ from neurecover.solve import Deadline
 
 
 def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DEFAULT) -> Fit | None:
-    """Return an exact fit of so many units to all samples, where a wide fit to some lacks nothing but such units."""
+    """Return an exact fit of the wanted width to all samples, if a wide fit to some of them lacks only units that are
+    active in few rows.
+    """
     samples, whole, student = fit.point.samples, setting.whole, fit.student
     if whole is None or setting.task.n_hidden is None or not setting.task.rectified:
         return None
@@ -63,7 +65,7 @@ def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DE
 
 
 def explain_aside(away: Fit, whole: Samples, n_hidden: int, options: GateOptions = DEFAULT) -> Fit | None:
-    """Return the fit to all samples with the units that those set aside show, if both are exact."""
+    """Return the fit to all samples with the units that the rows set aside show, if both fits are exact."""
     student, deadline = away.student, away.point.deadline or Deadline()
     if away.relative >= away.point.samples.level() or whole.root is not None or whole.F.size > options.largest:
         return None

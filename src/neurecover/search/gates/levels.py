@@ -35,7 +35,7 @@ from neurecover.solve import Deadline
 
 @dataclass(frozen=True, eq=False)
 class Kink:
-    """A direction w (c,) of length one, the height a (p,), and the levels it was seen in."""
+    """A direction w (c,) of length one, its output weights a (p,), and the levels it was seen in."""
 
     w: np.ndarray
     a: np.ndarray
@@ -48,7 +48,9 @@ class Kink:
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Rows of a state without units, which columns (D,) are `common`, and the rows of each level, largest first."""
+    """A state without units, which columns (D,) are `common`, and the rows of each level of the category, largest
+    first.
+    """
 
     plain: State
     common: np.ndarray
@@ -60,7 +62,7 @@ class Levels:
         return cls(plain, np.append(False, ~rare), [np.flatnonzero(level_of == g) for g in order])
 
     def units(self, kinks: list[Kink]) -> State:
-        """Return the state of these units without weights of rare columns, biases and constant."""
+        """Return the state with these units, their weights on rare columns, biases and constant left at zero."""
         V = np.zeros((len(kinks), len(self.common)))
         V[:, self.common] = [kink.w for kink in kinks]
         return replace(self.plain, V=V, A=np.array([kink.a for kink in kinks]).T)
@@ -116,7 +118,7 @@ def with_levels(levels: Levels, state: State) -> State | None:
 
 
 def turned(levels: Levels, state: State, numbers: Iterable[int]) -> State:
-    """Return the state with units turned as most rows of these levels have them that agree with others.
+    """Return the state with each unit reversed if most rows of these levels that agree with others want that.
 
     Beside a level's constant a unit may be off, on, or on the other way round: 0, 1 and −1 in a set.
     """
@@ -129,7 +131,7 @@ def turned(levels: Levels, state: State, numbers: Iterable[int]) -> State:
 
 
 def _kinks_of(levels: Levels, number: int, task: Task, rng: np.random.Generator, deadline: Deadline) -> list[Kink]:
-    """Return the planes of an exact fit of one level that have more rows on each side than weights."""
+    """Return the planes of an exact fit of one level that have more rows on each side than they have weights."""
     rows, options = levels.rows[number], levels.plain.options
     X, Y = levels.plain.X[rows][:, levels.common], levels.plain.Y[rows]
     whitening = Whitening.of(X.mean(axis=0), np.atleast_2d(np.cov(X.T, bias=True)))

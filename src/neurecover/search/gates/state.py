@@ -84,12 +84,12 @@ class State:
 
     @cached_property
     def floor(self) -> float:
-        """What is no more than rounding of an output."""
+        """The largest value of an output that rounding explains."""
         return self.options.rounding * float(np.abs(self.Y).max(initial=1e-300))
 
     @cached_property
     def Z(self) -> np.ndarray:
-        """v·x̃ (n, k), 0 where a step of least squares has laid a row on the plane of a unit."""
+        """The preactivations v·x̃ (n, k), set to 0 where a least-squares step put a row on the plane of a unit."""
         Z = self.X @ self.V.T
         return np.where(np.abs(Z) <= self.options.rounding * np.abs(Z).max(axis=0, initial=1e-300), 0.0, Z)
 
@@ -118,17 +118,17 @@ class State:
 
     @cached_property
     def open(self) -> np.ndarray:
-        """Where (n, k) the equations of a unit do not say its value."""
+        """Which values (n, k) of units their equations leave open."""
         return np.array([self._moves(self.X, N) for N in self.free]).reshape(len(self.V), len(self.X)).T
 
     def _moves(self, T: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """Tell in which rows of T the directions of `free` are more than rounding."""
+        """Return in which rows of T the directions of `free` exceed rounding."""
         small = self.options.solved * self.options.rounding * np.linalg.norm(T, axis=1)
         return np.asarray(np.linalg.norm(T @ free.T, axis=1) > small)
 
     @property
     def balanced(self) -> State:
-        """The same function with ‖a_u‖ = 1: a solver's tolerance is one number for all units."""
+        """Return the same function with ‖a_u‖ = 1, because a solver has one tolerance for all units."""
         size = np.maximum(np.linalg.norm(self.A, axis=0), 1e-300)
         return replace(self, V=self.V * size[:, None], A=self.A / size)
 
@@ -176,7 +176,7 @@ def null_space(T: np.ndarray, rounding: float) -> np.ndarray:
 
 
 def move_apart(sums: np.ndarray, moves: np.ndarray, size: float, near: float, far: float) -> np.ndarray:
-    """Return θ (f,) with sums + moves·θ < 0 in all n rows, or else in as many as can be, and no larger than it takes.
+    """Return the smallest θ (f,) with sums + moves·θ < 0 in all n rows, or in as many rows as possible.
 
     Every row has a room r ≤ far of its own, sums + moves·θ + size·r ≤ ξ, of which the first part, `near`, counts most,
     so that it is shared: where each θ is seen by few rows, the next row is on their side unless they are at the edge.
@@ -193,7 +193,9 @@ def move_apart(sums: np.ndarray, moves: np.ndarray, size: float, near: float, fa
 
 
 def equal_runs(values: np.ndarray, tolerance: float, least: int = 2) -> list[tuple[int, np.ndarray]]:
-    """Return which of values (m, n) are equal in one row, `least` or more: the row and the places, longest first."""
+    """Return the runs of at least `least` equal values within a row of `values` (m, n), as row and columns, longest
+    first.
+    """
     order = np.argsort(values, axis=1)
     near = np.diff(np.take_along_axis(values, order, axis=1), axis=1) <= tolerance
     found: list[tuple[int, np.ndarray]] = []

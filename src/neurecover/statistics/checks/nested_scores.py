@@ -17,7 +17,9 @@ from neurecover.statistics.checks.shape_scores import Features
 
 
 class NestedScores(Statistic):
-    """Σ u and Σ u uᵀ for the columns `lacks`, combined by T (p·e, q); `explained` (P, q) is F⁻¹ Σ Jᵀ e T."""
+    """Sums of the score u and of u uᵀ for further columns `lacks`, combined by T (p·e, q), less what parameters
+    explain: `explained` (P, q) is F⁻¹ Σ Jᵀ e T.
+    """
 
     def __init__(
         self, model: Model, free: np.ndarray, lacks: Features, combine: np.ndarray, explained: np.ndarray

@@ -70,7 +70,9 @@ class Kept(View):
 
 @dataclass(frozen=True)
 class RejectionRecord:
-    """The directions from the kept samples, how many those are, and the largest output, that of certain keeping."""
+    """The directions found from the kept samples, the number of kept samples, and the largest output, at which a sample
+    is surely kept.
+    """
 
     step_one: Directions
     n_kept: int

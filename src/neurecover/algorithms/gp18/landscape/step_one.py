@@ -105,7 +105,9 @@ def thresholds(found: Directions, activation: Activation) -> np.ndarray:
 
 
 def _landscape(second: np.ndarray, fourth: np.ndarray, rng: np.random.Generator, path: str) -> np.ndarray:
-    """Minimise from several starts: with estimated moments G(Z) may have a minimum with two equal rows."""
+    """Return the directions of the best of several minimisations: with estimated moments G(Z) may have a minimum with
+    two equal rows.
+    """
     if path == "one_by_one":
         return one_by_one(second, fourth, rng)
     refusal = ""

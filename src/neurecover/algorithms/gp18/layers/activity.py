@@ -19,7 +19,8 @@ from neurecover.algorithms.gp18.options import DEFAULTS, ActivityOptions
 
 @dataclass(frozen=True)
 class Activity:
-    """Samples of which an output differs from its `rest` (p,) by more than its `tolerance` (p,) have an active unit.
+    """What tells activity from rest: some unit is active where an output differs from `rest` (p,) by more than
+    `tolerance` (p,).
 
     `noise` (p,) is σ, zero for outputs that repeat exactly. `share` is the share of active samples. `mixed` is the
     share of samples on the rarer side of rest, in the output where that is largest, less what noise puts there.
@@ -41,7 +42,9 @@ class Activity:
 
 
 def find_activity(Y: np.ndarray, options: ActivityOptions = DEFAULTS.activity) -> Activity | None:
-    """Find the activity behind outputs Y (n, p): exactly if they repeat a value, else by their peak; else None."""
+    """Return the activity behind outputs Y (n, p): exactly if a value is repeated, otherwise by the peak of their
+    density; None without either.
+    """
     levels = [_exact_level(y, options) or _noisy_level(y, options) for y in Y.T]
     if any(level is None for level in levels):
         return None

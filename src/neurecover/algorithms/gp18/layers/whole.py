@@ -171,6 +171,6 @@ def _upper_samples(hidden: Hidden, rng: np.random.Generator, options: UpperOptio
 
 
 def _awake(depth: np.ndarray, wanted: int, options: UpperOptions) -> np.ndarray:
-    """Return the rows to fit on, given W x − t (n, k): those with a unit active or nearly so, and a few at rest."""
+    """Return the rows to fit on, given W x − t (n, k): those with a unit active or nearly active, and a few others."""
     idle = np.flatnonzero(~np.any(depth > -options.near_threshold, axis=1))
     return np.setdiff1d(np.arange(len(depth)), idle[options.at_rest :])[:wanted]

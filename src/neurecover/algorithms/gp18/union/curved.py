@@ -26,7 +26,7 @@ from neurecover.data import Source, reduce
 
 
 def curved_rival(labels: Source, fit: UnionFit, options: LabelOptions) -> Rival:
-    """Return the polynomial whose BIC is least above the union's.
+    """Return the polynomial boundary with the lowest BIC, as its difference from that of the union.
 
     Degrees that cannot come within the limit, however well they fit, are not tried. One input has no curved
     boundaries: two thresholds are a union and a parabola alike.

@@ -17,7 +17,7 @@ _MOST = DEFAULTS.union.most_flipped
 
 @dataclass(frozen=True)
 class Deviance:
-    """The deviance, with its derivatives in q (n,) and in the two r."""
+    """The deviance of the labels, with its derivatives by the log-odds q (n,) and by the two rates r."""
 
     value: float
     by_odds: np.ndarray
@@ -37,5 +37,5 @@ def deviance_of(q: np.ndarray, inside: np.ndarray, r: np.ndarray) -> Deviance:
 
 
 def rates_of(flips: np.ndarray) -> np.ndarray:
-    """Return the r (2,) of rates of flipped labels."""
+    """Return the coordinates r (2,) of given rates of flipped labels."""
     return np.asarray(logit(np.clip(flips, 1e-5, 0.99 * _MOST) / _MOST))

@@ -140,7 +140,7 @@ def _drawn(
     reach: float,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Draw a point s (C,) on every chain's line from the likelihood along it, within the ball of radius `reach`."""
+    """Draw for every chain a point s (C,) on its line, by the likelihood along it, in the ball of radius `reach`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         crossing = -margin / change
     along = np.einsum("ij,ij->i", place, u)

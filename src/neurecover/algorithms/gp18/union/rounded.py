@@ -84,7 +84,9 @@ def _with(corner: _Rounded, rounding: float) -> _Rounded:
 
 
 def _rounding_that_turns(corner: _Rounded, X: np.ndarray, share: float) -> float | None:
-    """Return the rounding that takes in a share of X; None if corners lie too far out for that."""
+    """Return the least rounding that takes a given share of X into the rounded corners; None if corners lie too far out
+    for that.
+    """
     m = X @ corner.W.T - corner.threshold
     m = m[m.max(axis=1) < 0.0]
 

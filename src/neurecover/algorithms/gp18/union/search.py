@@ -36,7 +36,7 @@ class UnionFound:
     price: float
 
     def gap(self, k: int) -> float:
-        """Return by how much BIC is higher with k units than with those of the fit; nan if k was not tried."""
+        """Return BIC with k units minus BIC of the fit; nan if k was not tried."""
         return self.criteria.get(k, np.nan) - self.criteria[len(self.fit.W)]
 
 
@@ -84,7 +84,7 @@ class _Search:
         return self._resplit(best)
 
     def with_size(self, k: int) -> tuple[UnionFit, dict[int, float]]:
-        """Return the best fit of k units, and its criterion beside those of one unit less, of one more and of none."""
+        """Return the best fit of k units, and the criteria of k − 1, k, k + 1 and no units."""
         best = self.of_size(k)
         criteria = {0: self.constant_criterion(), k: self.criterion(best)}
         if k > 1:
@@ -158,7 +158,9 @@ class _Search:
         )
 
     def _wider(self, fit: UnionFit) -> UnionFit:
-        """Fit one unit more: placed where samples are missed, or all from Step 1 if that fits better."""
+        """Return the fit with one unit more, placed where samples are missed, or with all units from Step 1 if that
+        fits better.
+        """
         first = self.step_one(len(fit.W) + 1)
         return self._best_of([*self._grown(fit), *([] if first is None else [first])])
 
@@ -185,7 +187,7 @@ class _Search:
         return fit
 
     def _narrower(self, fit: UnionFit) -> UnionFit:
-        """Fit again without the unit that contributes least."""
+        """Return the fit without the unit that contributes least, fitted again."""
         return self._fit(without_unit(fit, int(np.argmin(missed_samples(self.sample, fit).alone))))
 
     def criterion(self, fit: UnionFit) -> float:

@@ -23,7 +23,8 @@ _STEPS = np.geomspace(0.5, 0.005, 60)  # of an ascent, relative to the size of t
 def find_jointly_active(
     known: KnownLayers, theta: np.ndarray, feature: int, near: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Find points (·, d), at most twenty, with θ·φ(x) > 0 and φ_feature(x) > 0, the clearest first.
+    """Find up to twenty points (·, d) where the unit θ and a feature are both positive, θ·φ(x) > 0 and φ_feature(x) >
+    0, clearest first.
 
     `near` is a point of the boundary θ·φ(x) = 0, and the known layers have their signs.
     """

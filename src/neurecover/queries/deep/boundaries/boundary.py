@@ -46,7 +46,7 @@ class Boundary:
 
     @cached_property
     def root(self) -> np.ndarray:
-        """K (f, f) with K Kᵀ the covariance of θ."""
+        """The factor K (f, f) of the covariance K Kᵀ of θ."""
         return np.asarray(solve_triangular(self.R, np.eye(len(self.z))))
 
     @cached_property
@@ -93,14 +93,14 @@ class Boundary:
         return replace(self, R=T[:f, :f], z=T[:f, f])
 
     def loosened(self, weaken: np.ndarray, sure: float) -> Boundary:
-        """Return the boundary with its columns of information weakened by factors (f,), and its scale kept."""
+        """Return the boundary with the information on every weight weakened by its factor (f,), and the scale kept."""
         R, size = self.R * weaken, float(np.linalg.norm(self.theta))
         return replace(self, R=R, z=R @ self.theta).with_equations(
             self.theta[None] / size, np.array([size]), np.array([sure * size])
         )
 
     def merged(self, other: Boundary, factor: float) -> Boundary:
-        """Return what both say together, the other one's θ being `factor` times this one's."""
+        """Return the boundary known from both sets of equations; the other one's θ is `factor` times this one's."""
         f = len(self.z)
         ours, theirs = np.column_stack([self.R, self.z]), np.column_stack([factor * other.R, other.z])
         T = triangle(np.vstack([ours, theirs]))
@@ -117,7 +117,7 @@ class Boundary:
 def start_boundary(
     cell: Cell, x: np.ndarray, normal: np.ndarray, jump: float, sigma: float, place: float, options: DeepOptions
 ) -> tuple[Boundary, float]:
-    """Return the boundary given its unit normal at one point x, and how far normal and point disagree with the cell.
+    """Return the boundary through the point x with a given unit normal, and how badly both fit the cell.
 
     The equations are Φᵀθ = normal and φ(x)·θ = 0, with standard errors `sigma` of the normal's components and `place`
     of the point. The disagreement is the root mean square of the residuals over these.

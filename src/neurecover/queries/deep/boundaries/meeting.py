@@ -60,7 +60,7 @@ def find_meeting_points(
 def _climb(
     known: KnownLayers, theta: np.ndarray, below: KnownLayers, row: np.ndarray, unseen: np.ndarray, X: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find points (·, d) of row·φ = 0 with θ·φ < 0, and as many with θ·φ > 0, where no `unseen` feature is active."""
+    """Find points (·, d) on row·φ = 0 where θ·φ < 0, and as many where θ·φ > 0, with all `unseen` features inactive."""
     sign = -np.sign(known.features(X) @ theta)
     low, high = [X[:0]], [X[:0]]
     for step in _STEPS:

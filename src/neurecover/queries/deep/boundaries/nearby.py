@@ -29,7 +29,9 @@ def nearby_reaches(box: Box, x: np.ndarray, sigma: float, jump: float) -> tuple[
 def refine_nearby(
     box: Box, known: KnownLayers, boundary: Boundary, x: np.ndarray, reach: float, rng: np.random.Generator
 ) -> Boundary | None:
-    """Return the boundary after kinks about `reach` from x, in all directions along it; None if most are not there."""
+    """Return the boundary refined by kinks about `reach` away from x, in all directions along it; None if most are
+    missing.
+    """
     options = box.options.deep
     cell = known.cell_at(x)
     J = boundary.normal(cell)

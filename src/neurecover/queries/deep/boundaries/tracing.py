@@ -24,7 +24,7 @@ from neurecover.queries.lines.segments import LocalKinks, confirm_kinks, find_lo
 
 
 class _NothingToLearnError(Exception):
-    """A crossing at which nothing can be measured, which says nothing about the boundary."""
+    """Raised at a crossing where no kink can be measured, which neither confirms nor refutes the boundary."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ class _Walk:
         return None
 
     def learn(self, here: _Position, crossing: _Crossing) -> tuple[Boundary | None, _Position | None]:
-        """Measure α between a kink before the crossing and one behind it; None if one is not there."""
+        """Measure the weight on the unit that is crossed, by kinks before and behind it; None if one is missing."""
         options = self.known.options
         flipped = here.positive.copy()
         flipped[crossing.unit] ^= True
@@ -176,7 +176,7 @@ class _Walk:
         return (first, float(kink.sigma[0])), (second, float(other.sigma[0]))
 
     def learn_at(self, point: np.ndarray, unit: int) -> Boundary | None:
-        """Measure α at a point where the boundary meets the unit."""
+        """Measure the weight on a unit at a point where the boundary meets it."""
         positive = self.known.values(point[None])[0] > 0.0
         positive[unit] = False
         cell = self.known.cell(positive)
@@ -207,7 +207,9 @@ class _Walk:
     def _free_way(
         old: np.ndarray, q: np.ndarray, new: np.ndarray, u: np.ndarray, n: np.ndarray, reach: float, crossing: _Crossing
     ) -> float:
-        """Return how far before and behind the crossing, with values q there, queries meet no other known unit."""
+        """Return how far queries can go before and behind the crossing without meeting another known unit, with values
+        q there.
+        """
         speed = np.maximum(np.abs(old @ u) + reach * np.abs(old @ n), np.abs(new @ u) + reach * np.abs(new @ n))
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.abs(q) / speed

@@ -53,17 +53,19 @@ class Answers:
 
     @property
     def sizes(self) -> np.ndarray:
-        """What a residual is divided by in a fit (n,): the rounding of coarse answers, else the size of the answer."""
+        """The scale (n,) by which a fit divides each residual: the rounding of coarse answers, otherwise the size of
+        the answer.
+        """
         return self.noise if self.box.coarse else answer_sizes(self.Y)
 
     @property
     def allowed(self) -> np.ndarray:
-        """What a network with all its units may be off by at each query, (n,)."""
+        """The largest error (n,) that a network with all its units may leave at each query."""
         options = self.box.options.deep
         return np.maximum(options.wrong * self.noise, options.exact * answer_sizes(self.Y))
 
     @property
     def exact(self) -> float:
-        """What a fit on top of measured rows may leave, relative to the answers."""
+        """The largest residual, relative to the answers, that a fit on top of measured rows may leave."""
         options = self.box.options.deep
         return min(max(options.exact, options.rough * self.box.resolution), options.roughest)

@@ -30,7 +30,7 @@ from neurecover.solve.deadline import Deadline
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """An output layer that fits most answers, or all if `exact`; `ends` of a line that may cross a missing unit.
+    """An output layer that fits most answers, or all if `exact`; `ends` are of a line that may cross a missing unit.
 
     `faint` is one more unit, with the network that has it and fits all answers.
     """
@@ -84,7 +84,7 @@ def fit_on_top(level: Level, answers: Answers, rng: np.random.Generator, before:
 
 
 def _chase(output: Output, level: Level, chases: int, rng: np.random.Generator) -> Fit:
-    """Return the exact fit, with a line to where its always-active units would change, if there are any."""
+    """Return an exact fit; where it has always-active units, also a line to where these would switch off."""
     if not output.always_on or chases >= level.known.options.chases:
         return Fit(output, True)
     slope = output.rest[:, int(np.abs(output.rest).sum(axis=0).argmax())]

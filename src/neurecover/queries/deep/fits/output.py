@@ -137,7 +137,8 @@ def find_failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, allowed: n
 
 
 def _solve_signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Solve ½ Σ s_j a_j w_j = β for the signs s, by the `sure` (k_m,) rows; return s and the rest of β, (k_m, p).
+    """Solve ½ Σ s_j a_j w_j = β for the signs s, using the `sure` (k_m,) rows; return s and what is left of β, (k_m,
+    p).
 
     All rows are used if the sure ones are too few.
     """
@@ -153,7 +154,7 @@ def _solve_signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarra
 
 
 def _improve_signs(terms: np.ndarray, beta: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    """Return signs s (k,) with a ‖β − Σ s_j t_j‖² that changing one or two of them does not lessen.
+    """Return signs s (k,) for which flipping one or two does not reduce ‖β − Σ s_j t_j‖².
 
     The rounded solution of the linear system may be wrong where that is nearly singular.
     """

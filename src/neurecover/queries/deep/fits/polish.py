@@ -119,7 +119,7 @@ def _polish_by_products(start: _Point, options: DeepOptions, deadline: Deadline,
 
 
 def _errors_of_twin(end: _Point, options: DeepOptions, rng: np.random.Generator, deadline: Deadline) -> np.ndarray:
-    """Return the errors of the rows that the fit makes where the truth is known: θ + δ with a random δ, from θ on.
+    """Estimate the errors of the rows by fitting a network whose truth is known: θ + δ with a random δ, started at θ.
 
     Answers are computed at the same points. A weight that they do not determine keeps its δ as error. The residuals
     may be smaller than those of the oracle, whose answers are rounded elsewhere, and the draw is a single one: the
@@ -185,7 +185,7 @@ class _Point:
 
 
 def _row_errors(end: _Point, noise: float, ridge: float) -> np.ndarray:
-    """Return √Σ σ² (JᵀJ)⁻¹ over the weights of every row, without the directions that change nothing.
+    """Return √Σ σ² (JᵀJ)⁻¹ over the weights of every row, leaving out the directions that do not change the function.
 
     For J with D δ = 0 along the free directions δ, (JᵀJ + δδᵀ)⁻¹ is the inverse on the others.
     """
@@ -241,7 +241,8 @@ def choose_polishing_points(
 def _find_pairs(
     known: KnownLayers, theta: np.ndarray, points: np.ndarray, X: np.ndarray, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Find points for the pairs of units, one of this layer and one below, that X shows too rarely.
+    """Find points where a unit below is active and a unit of this layer is active, or inactive, for the pairs that X
+    shows too rarely.
 
     A weight shows where the unit below is active, and it is told from the weights of other units if its own unit is
     active in some places and inactive in others.

@@ -26,7 +26,7 @@ def _always(network: DeepNetwork, X: np.ndarray) -> np.ndarray:
 
 
 def are_forgiven(network: DeepNetwork, answers: Answers, wrong: np.ndarray) -> bool:
-    """Return whether the answers `wrong` (n,) are few, and off by no more than those beside kinks."""
+    """Return whether the answers `wrong` (n,) are few, and no farther off than answers beside a kink may be."""
     options = answers.box.options.deep
     if np.count_nonzero(wrong) > options.forgiven * len(wrong):
         return False
@@ -78,7 +78,8 @@ def without_unit(network: DeepNetwork, layer: int, unit: int) -> DeepNetwork:
 
 
 def _candidates(network: DeepNetwork, X: np.ndarray, rounding: float) -> Iterator[DeepNetwork]:
-    """Yield the network without its always-active units, with fewer for all of them, and without each, faintest first.
+    """Yield the network without all always-active units, with fewer that stand for them, and without each one, faintest
+    first.
 
     `rounding` is the relative size of what counts as none.
     """
