@@ -21,7 +21,7 @@ from neurecover.fit.samples import Samples
 from neurecover.search import SearchOptions
 from neurecover.search.gates.few_rows import with_units_of_few_rows
 from neurecover.search.race import Setting, has_skips, n_weights, race, wider
-from neurecover.search.units import most_useful, n_useful, narrow, worth
+from neurecover.search.units import narrow, without_superfluous, worth
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,21 +133,8 @@ def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
 
 def lean(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
     """Take all spare units of one layer away at once and fit the rest again; an exact fit may need even fewer units."""
-    few = without_superfluous(fit, setting, widths[0])
-    if few.student.widths[0] <= widths[0]:
-        return few
+    if fit.relative < setting.options.nearly:
+        fit = without_superfluous(fit, fit.point.samples.level(setting.task.level), widths[0])
+    if fit.student.widths[0] <= widths[0]:
+        return fit
     return descend(fit.point.samples, narrow(fit.point, widths)[0].student, setting.options.fit, setting.deadline)
-
-
-def without_superfluous(fit: Fit, setting: Setting, most: int | None = None) -> Fit:
-    """Return a fit of one layer that is nearly exact without the units whose loss costs nothing, and with no more than
-    there may be, all gone at once; another, or one for which that is of no use, as it is."""
-    samples, m = fit.point.samples, fit.student.widths[0]
-    if fit.relative >= setting.options.nearly:
-        return fit
-    keep = min(n_useful(fit.point), m if most is None else most)
-    if keep == m:
-        return fit
-    few = descend(samples, most_useful(fit.point, keep)[0], setting.options.fit, setting.deadline)
-    level = samples.level(setting.task.level) * samples.total
-    return few if few.rss <= max(level, fit.rss * (fit.rss > level)) else fit

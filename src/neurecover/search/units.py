@@ -132,21 +132,27 @@ def joined(student: Student, F: np.ndarray) -> Student:
     return replace(student, V=(np.delete(V, gone, axis=0),), theta=np.delete(theta, [base + j for j in gone], axis=0))
 
 
+def without_superfluous(fit: Fit, level: float, most: int | None = None) -> Fit:
+    """Return a fit of one layer without the units whose loss costs nothing, and with no more than there may be, all
+    gone at once; as it is where Σr² then grows, or rises above `level` of the total.
+    """
+    m = fit.student.widths[0]
+    keep = max(min(n_useful(fit.point), m if most is None else most), 0)
+    if keep == m:
+        return fit
+    few = descend(fit.point.samples, most_useful(fit.point, keep)[0], fit.point.options, fit.point.deadline)
+    return few if few.relative < level or few.rss <= fit.rss > level * few.point.scale else fit
+
+
 def narrowest(fit: Fit) -> Fit:
     """Return an exact fit of one layer without the units that it does not need to be exact."""
-    student = joined(fit.student, fit.point.samples.F)
+    level, student = fit.point.samples.level(), joined(fit.student, fit.point.samples.F)
     if student.widths < fit.student.widths:
         whole = descend(fit.point.samples, student, fit.point.options, fit.point.deadline)
-        fit = whole if whole.relative < fit.point.samples.level() else fit
-    samples, m = fit.point.samples, n_useful(fit.point)
-    while 0 <= m < fit.student.widths[0]:
-        few = descend(samples, most_useful(fit.point, m)[0], fit.point.options, fit.point.deadline)
-        one = m == fit.student.widths[0] - 1
-        if few.relative < samples.level():
-            fit = few
-        elif one:
-            break
-        m = fit.student.widths[0] - 1
+        fit = whole if whole.relative < level else fit
+    fit = without_superfluous(fit, level)
+    while (few := without_superfluous(fit, level, fit.student.widths[0] - 1)) is not fit:
+        fit = few
     return fit
 
 
