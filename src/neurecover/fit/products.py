@@ -33,12 +33,12 @@ ROWS = 1_024  # at a time, so that what is multiplied stays in the cache: speed 
 class Products:
     """S at a point, its diagonal and its preconditioner.
 
-    T is as large as `single`^(−½), and of features in single precision leaves 1e-4 where there is nothing; with
-    `double` Q is formed from those in double precision, so that it shows no direction that no sample shows.
+    T is as large as `single`^(−½), and of features in single precision leaves 1e-4 where there is nothing: Q is formed
+    from those in double precision, so that it shows no direction that no sample shows.
     """
 
-    def __init__(self, point: Point, double: bool = False) -> None:
-        self.point, samples, self._double, self.weigh = point, point.samples, double, point.samples.weigh
+    def __init__(self, point: Point) -> None:
+        self.point, samples, self.weigh = point, point.samples, point.samples.weigh
         self.student = point.student.cast(np.float32)
         self.values = point.values.cast(samples.single)
         self._project()
@@ -68,10 +68,8 @@ class Products:
         kept = sizes > self.point.options.single
         T = vectors[:, kept] / np.sqrt(sizes[kept]) / scale[:, None]
         self.base, self.inverse, self._T, self._B = base, inverse.astype(np.float32), T, B
-        if not self._double:
-            T, B = T.astype(np.float32), B.astype(np.float32)
         self.Q = np.empty((len(self.values.F), T.shape[1]), dtype=np.float32)
-        values = self.point.values if self._double else self.values
+        values = self.point.values
         for rows in self.rows():
             rest = values.H[rows, hidden] - values.F[rows, :base] @ B
             self.Q[rows] = self.weigh(rest, rows) @ T
