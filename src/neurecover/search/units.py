@@ -165,18 +165,14 @@ def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point
     if steps == 0 and len(widths) == 1:
         return Point(samples, most_useful(point, widths[0])[0], options, deadline), np.nan
     dearest = 0.0
-    while True:
-        surplus = [layer for layer, k in enumerate(widths) if point.student.widths[layer] > k]
-        if not surplus:
-            return point, dearest
-        if deadline.passed:
-            return Point(samples, _cut(point, widths), options, deadline), np.inf
+    while surplus := [layer for layer, k in enumerate(widths) if point.student.widths[layer] > k]:
         cost, student = one_less(point, surplus)
         dearest = max(dearest, cost)
-        if steps:
+        if steps and not deadline.passed:
             point = descend(samples, student, options, deadline, steps=steps, target=options.fitted).point
         else:
             point = Point(samples, student, options, deadline)
+    return point, dearest
 
 
 def one_less(point: Point, layers: list[int]) -> tuple[float, Student]:
@@ -185,17 +181,6 @@ def one_less(point: Point, layers: list[int]) -> tuple[float, Student]:
     layer = min(layers, key=lambda layer: float(worths[layer].cost.min()))
     unit = int(np.argmin(worths[layer].cost))
     return float(worths[layer].cost[unit]), without(point.student, layer, unit, worths[layer].beta[:, unit])
-
-
-def _cut(point: Point, widths: tuple[int, ...]) -> Student:
-    """Return the student at these widths by what its units are worth now, nothing taking their place."""
-    student = point.student
-    for layer, k in enumerate(widths):
-        spare = max(student.widths[layer] - k, 0)
-        for unit in sorted(np.argsort(worth(point, layer).cost)[:spare], reverse=True):
-            columns = student.n_base + student.own(layer).stop if student.skips else len(student.theta)
-            student = without(student, layer, int(unit), np.zeros(columns))
-    return student
 
 
 def with_fresh(student: Student, widths: tuple[int, ...], draw: Draw) -> Student:
