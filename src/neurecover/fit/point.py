@@ -44,7 +44,8 @@ class Point:
     ) -> None:
         self.samples, self.options, self.deadline = samples, options, deadline or Deadline()
         self.student, self.loss, self.scale = student, np.inf, samples.total
-        self.tolerance, self.blocks = options.loose, None if before is None else before.blocks
+        self.tolerance = options.loose
+        self.blocks: UnitBlocks | None = None if before is None else before.blocks
         base, hidden = student.reads(student.depth)
         with np.errstate(over="ignore", invalid="ignore"):  # a step too long for exp or a power is rejected
             self.values = student.forward(samples.F)

@@ -61,14 +61,12 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
         least = min(least, fit.point.share)
         best = fit if best is None or fit.rss < best.rss else best
         if depth == 1:
-            whole = with_units_of_few_rows(fit, setting) if fit.relative >= level else None
-            if whole is not None:
-                yield Candidate(whole, fit, start, number, least)
-            elif fit.relative < level or number in options.completed:
-                done = complete(best, setting, widths)
-                if best.relative < level and done.relative >= exact:  # units of few rows in several pieces each
-                    done = with_units_of_few_rows(best, setting) or done
-                yield Candidate(done, best, start, number, least)
+            ended = fit.relative < level or number in options.completed
+            done = complete(best, setting, widths) if ended else None
+            if done is None or done.relative >= exact:  # one that has ended may have such units in several pieces each
+                done = with_units_of_few_rows(fit, setting) or done
+            if done is not None:
+                yield Candidate(done, fit, start, number, least)
                 best = None
         elif fit.relative < level or planes_are_clear(fit.point, setting, widths[0]):
             done = complete(fit, setting, widths)
