@@ -28,7 +28,7 @@ from neurecover.solve import Deadline, DenseSystem, Direction, Readout, damping_
 from neurecover.statistics.fits.gate_pairs import add_gate_pairs, feature_products, gated_products, no_pairs
 
 if TYPE_CHECKING:
-    pass
+    from neurecover.fit.products import UnitBlocks
 
 
 class Point:
