@@ -21,7 +21,7 @@ from neurecover.fit.samples import Samples
 from neurecover.search import SearchOptions
 from neurecover.search.gates.few_rows import with_units_of_few_rows
 from neurecover.search.race import Setting, has_skips, n_weights, race, wider
-from neurecover.search.units import narrow, without_superfluous, worth
+from neurecover.search.units import n_useful, narrow, with_most_useful, worth
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +61,9 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
         least = min(least, fit.point.share)
         best = fit if best is None or fit.rss < best.rss else best
         if depth == 1:
-            ended = fit.relative < level or number in options.completed
-            done = complete(best, setting, widths) if ended else None
-            if done is None or done.relative >= exact:  # one that has ended may have such units in several pieces each
+            wanted = fit.relative < level or number in options.completed
+            done = complete(best, setting, widths) if wanted else None
+            if done is None or done.relative >= exact:  # an exact wide fit may have such units in several pieces each
                 done = with_units_of_few_rows(fit, setting) or done
             if done is not None:
                 yield Candidate(done, fit, start, number, least)
@@ -132,7 +132,8 @@ def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
 def lean(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
     """Take all spare units of one layer away at once and fit the rest again; an exact fit may need even fewer units."""
     if fit.relative < setting.options.nearly:
-        fit = without_superfluous(fit, fit.point.samples.level(setting.task.level), widths[0])
+        level = fit.point.samples.level(setting.task.level)
+        fit = with_most_useful(fit, min(n_useful(fit.point), widths[0]), level)
     if fit.student.widths[0] <= widths[0]:
         return fit
     return descend(fit.point.samples, narrow(fit.point, widths)[0].student, setting.options.fit, setting.deadline)

@@ -132,13 +132,11 @@ def joined(student: Student, F: np.ndarray) -> Student:
     return replace(student, V=(np.delete(V, gone, axis=0),), theta=np.delete(theta, [base + j for j in gone], axis=0))
 
 
-def without_superfluous(fit: Fit, level: float, most: int | None = None) -> Fit:
-    """Return a fit of one layer without the units whose loss costs nothing, and with no more than there may be, all
-    gone at once; as it is where Σr² then grows, or rises above `level` of the total.
+def with_most_useful(fit: Fit, keep: int, level: float) -> Fit:
+    """Return a fit of one layer with so many units, the others gone at once; as it is where Σr² then grows, or rises
+    above `level` of the total.
     """
-    m = fit.student.widths[0]
-    keep = max(min(n_useful(fit.point), m if most is None else most), 0)
-    if keep == m:
+    if not 0 <= keep < fit.student.widths[0]:
         return fit
     few = descend(fit.point.samples, most_useful(fit.point, keep)[0], fit.point.options, fit.point.deadline)
     return few if few.relative < level or few.rss <= fit.rss > level * few.point.scale else fit
@@ -150,8 +148,8 @@ def narrowest(fit: Fit) -> Fit:
     if student.widths < fit.student.widths:
         whole = descend(fit.point.samples, student, fit.point.options, fit.point.deadline)
         fit = whole if whole.relative < level else fit
-    fit = without_superfluous(fit, level)
-    while (few := without_superfluous(fit, level, fit.student.widths[0] - 1)) is not fit:
+    fit = with_most_useful(fit, n_useful(fit.point), level)
+    while (few := with_most_useful(fit, fit.student.widths[0] - 1, level)) is not fit:
         fit = few
     return fit
 

@@ -26,7 +26,7 @@ from neurecover.search import WidthOptions
 from neurecover.search.find import Runs, search, settled_on
 from neurecover.search.race import Setting, n_weights, race
 from neurecover.search.settle import Settled, settle
-from neurecover.search.units import narrow, one_less, with_fresh, without_superfluous, worth
+from neurecover.search.units import n_useful, narrow, one_less, with_fresh, with_most_useful, worth
 
 
 def find_network(samples: Samples, setting: Setting, depth: int) -> tuple[Runs, str]:
@@ -159,7 +159,7 @@ def _slimmed(fit: Fit, first: int, setting: Setting) -> list[Fit]:
     if first < fit.student.widths[0]:
         fit = _narrowed(fit.point, (first, *fit.student.widths[1:]), setting, how.slow)
     if depth == 1 and fit.relative < setting.options.nearly:
-        fit = without_superfluous(fit, samples.level(setting.task.level))
+        fit = with_most_useful(fit, n_useful(fit.point), samples.level(setting.task.level))
     best, path = fit, [fit]
     while sum(fit.student.widths) > depth and not setting.deadline.passed:
         _, student = one_less(fit.point, [layer for layer, m in enumerate(fit.student.widths) if m > 1])
