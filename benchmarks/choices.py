@@ -111,16 +111,6 @@ def _timed(choice: str, what: str, seeds: int, solve: Callable[[int], bool]) -> 
     return _row(choice, what, solved, seeds, round(1e3 * float(np.median(seconds))))
 
 
-def _few_rows_of_a_unit(seed: int, options: FitOptions) -> bool:
-    """Tell whether a fit comes to rounding where a unit is on in two samples more than it has weights."""
-    truth = teacher(30, 22, 10, random_state=seed)
-    X = np.random.default_rng(seed).standard_normal((1_500, 30))
-    z = np.sort(X @ truth.W[0])
-    truth = replace(truth, b=np.append(-0.5 * (z[-33] + z[-34]), truth.b[1:]))
-    near = replace(truth, W=truth.W + 1e-4 * np.random.default_rng(seed).standard_normal(truth.W.shape))
-    return _fitted(X, truth(X), near, options, slow=0.99)
-
-
 def _mostly_zero(seed: int, options: FitOptions) -> bool:
     """Tell whether a fit from units a twentieth off comes to rounding where inputs are mostly zero."""
     rng = np.random.default_rng(seed)
@@ -133,9 +123,9 @@ def _mostly_zero(seed: int, options: FitOptions) -> bool:
     return _fitted(whitening.inputs(X), truth(X), near, options)
 
 
-def _fitted(X: np.ndarray, Y: np.ndarray, near: Network, options: FitOptions, slow: float | None = None) -> bool:
+def _fitted(X: np.ndarray, Y: np.ndarray, near: Network, options: FitOptions) -> bool:
     samples = Samples.of(ArraySource(X, Y), bias=True)
-    return descend(samples, as_student(near, True), options, Deadline.after(60.0), slow=slow).relative < EXACT
+    return descend(samples, as_student(near, True), options, Deadline.after(60.0)).relative < EXACT
 
 
 def _first_fit(seed: int, options: SearchOptions) -> bool:
@@ -182,9 +172,6 @@ def _run(track: Track) -> Iterator[Row]:
         for choice, (options, problems) in track(list(SEARCHES.items()), "searches"):
             for problem in problems:
                 yield _searches(choice, problem, options)
-        what = "d=30 k=22 p=10 n=1500, a unit on in 33 samples"
-        for choice, weights in track((("slow ends by dense steps", 2_000), ("by products", 0)), "ends"):
-            yield _timed(choice, what, 8, partial(_few_rows_of_a_unit, options=FitOptions(dense_deep=weights)))
         what = "d=100 k=16 p=10 n=6000, inputs mostly zero"
         for choice, room in track((("units' blocks", FitOptions().block_bytes), ("no such blocks", 0)), "blocks"):
             yield _timed(choice, what, 4, partial(_mostly_zero, options=FitOptions(block_bytes=room)))

@@ -33,7 +33,7 @@ def system_of(network: Network | DeepNetwork, X: np.ndarray) -> System:
     samples = Samples.of(ArraySource(X, network(X)), bias=True)
     student = as_student(network, True)
     G = free_directions(network)[np.argsort(student.parameter_order)[: student.size]]
-    return System(Products(Point(samples, student, FitOptions()), double=True), G, OPTIONS.by_products)
+    return System(Products(Point(samples, student, FitOptions())), G, OPTIONS.by_products)
 
 
 def dense(network: Network, X: np.ndarray, bias: bool = True) -> Information:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from neurecover.activations import get
-from neurecover.fit import FitOptions
+from neurecover.fit import EXACT, FitOptions
 from neurecover.fit.descent import Fit, descend
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
@@ -20,10 +20,9 @@ from neurecover.search.candidates import (
     complete,
     lean,
     planes_are_clear,
-    without_superfluous,
 )
 from neurecover.search.race import Setting, empty, n_weights, part_of, race, wide_fit, wider
-from neurecover.search.units import random_units, with_fresh
+from neurecover.search.units import n_useful, random_units, with_fresh, with_most_useful
 from neurecover.solve import Deadline
 from students import Shape, at, features, flat, network, samples_of
 
@@ -179,9 +178,9 @@ def test_spare_units_of_one_layer_go_all_at_once() -> None:
     assert few.relative < 1e-24
     # An exact fit may need fewer units than were asked for, and one that is not exact stays as it is.
     assert lean(fit, _setting(net), (5,)).student.widths == (3,)
-    assert without_superfluous(fit, _setting(net)).student.widths == (3,)
+    assert with_most_useful(fit, n_useful(fit.point), EXACT).student.widths == (3,)
     noisy = descend(_samples(net, 400, noise=0.1), fit.student, FitOptions(), steps=5)
-    assert without_superfluous(noisy, _setting(net)) is noisy
+    assert with_most_useful(noisy, n_useful(noisy.point), EXACT) is noisy
 
 
 def test_a_narrower_student_may_lose_what_its_parameters_are_worth() -> None:

@@ -21,7 +21,6 @@ class FitOptions:
     single_range: float = 1e9  # whose fourth power, as of sums of squares of products, single precision still holds
     floor: float = 1e-4  # of a preconditioner's eigenvalues, relative to the diagonal: below, independence is no guide
     unused: float = 1e-8  # of the largest curvature, that a unit counts with on which outputs hardly depend
-    close: float = 1e-9  # Σr²/Σy² at which dense steps end what conjugate gradients bring to an end slowly
     some: float = 0.9  # of the samples from which on a part of them is all of them
 
     dense: int = 600  # hidden weights of one layer up to which S is formed: beyond, products are faster (measured)

@@ -56,7 +56,8 @@ def descend(
     point = Point(samples, student, options, deadline)
     if student.size == 0 or not point.loss < float("inf"):
         return Fit(point, True, 0)
-    loop, history = _loop(point, target), [point.loss]
+    damping = Damping(smallest=options.single_damping) if point.large else Damping()
+    loop, history = Loop(point, Tolerances(max(target, options.rounding)), damping), [point.loss]
     while loop.outcome is Outcome.RUNNING and len(history) <= steps:
         if deadline is not None and deadline.passed:
             break
@@ -65,13 +66,4 @@ def descend(
         late = len(history) > 2 * options.window
         if late and history[-1] > slow * history[-1 - options.window]:
             break
-        if late and not loop.point.dense and loop.point.large and loop.point.relative < options.close:
-            loop.point.dense = True
-            if not loop.point.large:
-                loop = _loop(loop.point, target)
     return Fit(loop.point, loop.outcome is not Outcome.RUNNING, len(history) - 1)
-
-
-def _loop(point: Point, target: float) -> Loop[Point]:
-    damping = Damping(smallest=point.options.single_damping) if point.large else Damping()
-    return Loop(point, Tolerances(max(target, point.options.rounding)), damping)

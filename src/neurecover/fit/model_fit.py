@@ -8,18 +8,18 @@ where they are and changes nothing else, because Σ JᵀJ and Σ Jᵀr vanish al
 the samples gives Σr² at a θ and the equations of the next step.
 
 **Streams**, where a pass is what costs. A search on a sample of m rows ends about √(P/m) standard errors of one row
-from the optimum on all n. There the sums of one pass give the step on all rows, F = Σ JᵀJ and g = Σ Jᵀr, and on those
-that are not held out, F_t and g_t, at once: the loop moves the pair θ' = θ + F⁻¹ g, θ'_t = θ + F_t⁻¹ g_t. The next pass
-sees whether Σr² fell, what θ'_t, which no held-out row had a part in, leaves on these, and the next step. A step's
-promise e = gᵀF⁻¹g / (σ² P) is 1 where it moves the weights by their standard errors; once the next is to be small, a
-step is trusted. From 100 P rows the second step is the last (measured at n = 3,000,000, P = 133: 194, 0.06, 0.0003).
+from the optimum on all n. One pass gives the sums on the rows that are not held out, those on all, and what is left on
+the others. The loop moves θ by the first alone, so that no held-out row has a part in it; once the next step is to be
+small it is trusted, and the last one is that of all rows. A step's promise e = gᵀF⁻¹g / (σ² P) is 1 where it moves the
+weights by their standard errors. From 100 P rows the second step is the last (measured at n = 3,000,000, P = 133: 194,
+0.06, 0.0003).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
@@ -139,11 +139,8 @@ class _Point(Generic[M]):
     def system(self) -> DenseSystem:
         return normal_equations(self.sums)
 
-    def moved(self, step: np.ndarray) -> _Point[M] | None:
-        if not np.isfinite(step).all():
-            return None
-        trial = replace(self, model=stepped(self.model, self.bias, step))
-        return trial if np.isfinite(trial.loss) else None
+    def moved(self, step: np.ndarray) -> Self | None:
+        return replace(self, model=stepped(self.model, self.bias, step)) if np.isfinite(step).all() else None
 
     def weakest(self) -> float:
         system = self.system()
@@ -184,11 +181,15 @@ def fit_in_passes(
     P, N = len(free_parameters(network, bias)), moments.n * network.n_outputs
     trusted = options.small * P / max(N - P, 1)  # predicted/Σr² with σ² = Σr²/(N − P)
     tolerances = Tolerances(EXACT, promise=0.0, gain=0.0, trusted=trusted)
-    loop = Loop(_Pair(given, network, network, bias, total), tolerances, options.damping).advance(options.steps)
-    seen, end = loop.point.seen, (loop.ahead or loop.point).network
+    start = _Pass(given.source, network, bias, total, given)
+    loop = Loop(start, tolerances, options.damping).advance(options.steps)
+    seen, end = loop.point.seen, loop.point.model
+    if loop.ahead is not None:
+        step = normal_equations(seen.whole).solve(loop.damping.value)
+        end = end if step is None else stepped(end, bias, step)
     end = away_from_samples(end, -seen.extremes.sums["lowest"], seen.extremes.sums["highest"])
-    relative = seen.rss / total if total > 0.0 else 0.0
-    return Streamed(end, seen.rss, relative, loop.outcome is not Outcome.RUNNING, seen.holdout)
+    rss = float(np.sum(seen.whole.sums["rr"]))
+    return Streamed(end, rss, rss / total if total > 0.0 else 0.0, loop.outcome is not Outcome.RUNNING, seen.holdout)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,41 +201,25 @@ class _Seen:
     holdout: Residuals
     extremes: PreactivationRange
 
-    @property
-    def rss(self) -> float:
-        return float(np.sum(self.whole.sums["rr"]))
-
 
 @dataclass(frozen=True, eq=False)
-class _Pair:
-    """The networks θ and θ_t (`apart`); a pass is made when somebody asks what it shows."""
+class _Pass(_Point[M]):
+    """A point whose sums are over the rows of a stream that are not held out."""
 
     given: Prepared
-    network: Network | DeepNetwork
-    apart: Network | DeepNetwork
-    bias: bool
-    scale: float
 
-    @property
-    def loss(self) -> float:
-        return self.seen.rss
-
-    def system(self) -> _Steps:
-        return _Steps(normal_equations(self.seen.whole), normal_equations(self.seen.train))
-
-    def moved(self, step: np.ndarray) -> _Pair | None:
-        if not np.isfinite(step).all():
-            return None
-        whole, train = (stepped(self.network, self.bias, part) for part in np.split(step, 2))
-        return replace(self, network=whole, apart=train)
+    @cached_property
+    def sums(self) -> InformationSums:
+        return self.seen.train
 
     @cached_property
     def seen(self) -> _Seen:
-        """Make one pass: the sums at the network, and the residuals of `apart` on the rows that are held out."""
+        """Make one pass: the sums, and the residuals on the rows that are held out."""
         assert self.given.stream is not None
-        whitening, network, apart = self.given.whitening, self.network, self.apart
-        width = sum(len(W) for W in apart.hidden_weights)
-        left = Residuals(apart, apart.n_outputs, width, self.given.output_mean)
+        whitening, network = self.given.whitening, self.model
+        assert isinstance(network, Network | DeepNetwork)
+        width = sum(len(W) for W in network.hidden_weights)
+        left = Residuals(network, network.n_outputs, width, self.given.output_mean)
         sums, ends = InformationSums.of(network, self.bias), PreactivationRange(network)
         train = Whitened(whitening, sums=sums, ends=ends)
         held = Whitened(whitening, sums=sums.blank(), ends=ends.blank(), left=left)
@@ -245,18 +230,3 @@ class _Pair:
         whole.merge(held.part("sums", InformationSums))
         ends.merge(held.part("ends", PreactivationRange))
         return _Seen(sums, whole, held.part("left", Residuals), ends)
-
-
-@dataclass(frozen=True, eq=False)
-class _Steps:
-    """The equations of both steps, one behind the other; Σr² over all rows decides."""
-
-    whole: DenseSystem
-    train: DenseSystem
-
-    def solve(self, damping: float) -> np.ndarray | None:
-        step, apart = self.whole.solve(damping), self.train.solve(damping)
-        return None if step is None else np.append(step, 0.0 * step if apart is None else apart)
-
-    def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
-        return self.whole.predicted_decrease(np.split(step, 2)[0], damping)

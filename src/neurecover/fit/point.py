@@ -44,8 +44,8 @@ class Point:
     ) -> None:
         self.samples, self.options, self.deadline = samples, options, deadline or Deadline()
         self.student, self.loss, self.scale = student, np.inf, samples.total
-        self.dense, self.tolerance = False, options.loose
-        self.blocks: UnitBlocks | None = None
+        self.tolerance = options.loose
+        self.blocks: UnitBlocks | None = None if before is None else before.blocks
         base, hidden = student.reads(student.depth)
         with np.errstate(over="ignore", invalid="ignore"):  # a step too long for exp or a power is rejected
             self.values = student.forward(samples.F)
@@ -65,7 +65,6 @@ class Point:
         self.R, self.loss = R, float(np.vdot(R, R))
         self.student = replace(student, theta=student.theta + step)
         if before is not None:
-            self.dense, self.blocks = before.dense, before.blocks
             # The error left in a step bounds the next decrease: it should be no larger than the last one, |r′|/|r|.
             fall = np.sqrt(self.loss / before.loss) if before.loss > 0.0 else 0.0
             self.tolerance = float(min(max(fall, options.tight), options.loose))
@@ -96,7 +95,6 @@ class Point:
     def large(self) -> bool:
         """Whether S is too large to be formed."""
         limit = self.options.dense if self.student.depth == 1 else self.options.dense_deep
-        limit = max(limit, self.options.dense_deep) if self.dense else limit
         return self.student.size > limit and self.fits_single
 
     def system(self) -> Direction:

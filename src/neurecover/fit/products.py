@@ -33,12 +33,12 @@ ROWS = 1_024  # at a time, so that what is multiplied stays in the cache: speed 
 class Products:
     """S at a point, its diagonal and its preconditioner.
 
-    T is as large as `single`^(−½), and of features in single precision leaves 1e-4 where there is nothing; with
-    `double` Q is formed from those in double precision, so that it shows no direction that no sample shows.
+    T is as large as `single`^(−½), and of features in single precision leaves 1e-4 where there is nothing: Q is formed
+    from those in double precision, so that it shows no direction that no sample shows.
     """
 
-    def __init__(self, point: Point, double: bool = False) -> None:
-        self.point, samples, self._double, self.weigh = point, point.samples, double, point.samples.weigh
+    def __init__(self, point: Point) -> None:
+        self.point, samples, self.weigh = point, point.samples, point.samples.weigh
         self.student = point.student.cast(np.float32)
         self.values = point.values.cast(samples.single)
         self._project()
@@ -68,10 +68,8 @@ class Products:
         kept = sizes > self.point.options.single
         T = vectors[:, kept] / np.sqrt(sizes[kept]) / scale[:, None]
         self.base, self.inverse, self._T, self._B = base, inverse.astype(np.float32), T, B
-        if not self._double:
-            T, B = T.astype(np.float32), B.astype(np.float32)
         self.Q = np.empty((len(self.values.F), T.shape[1]), dtype=np.float32)
-        values = self.point.values if self._double else self.values
+        values = self.point.values
         for rows in self.rows():
             rest = values.H[rows, hidden] - values.F[rows, :base] @ B
             self.Q[rows] = self.weigh(rest, rows) @ T
@@ -82,18 +80,11 @@ class Products:
 
     def _unit_factor(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the units' factor of the Kronecker product of a layer (m, m), and the scale of its diagonal (m,)."""
-        n = len(self.values.F)
-        if self.student.depth == 1:
-            gates, top = self.values.gates[0], self.point.student.top
-            gates = self.weigh(gates)
-            weights, mean = top @ top.T, self.weigh(gates).mean(axis=0, dtype=np.float64)
-            second, means = weights * (gates.T @ gates).astype(np.float64), weights * (n * np.outer(mean, mean))
-        else:
-            m = self.student.widths[layer]
-            second, means = np.zeros((m, m)), np.zeros((m, m))
-            for u in (by_layer[layer] for by_layer in self.by_outputs()):
-                mean = u.mean(axis=0, dtype=np.float64)
-                second, means = second + (u.T @ u).astype(np.float64), means + n * np.outer(mean, mean)
+        m = self.student.widths[layer]
+        second, means = np.zeros((m, m)), np.zeros((m, m))
+        for u in (by_layer[layer] for by_layer in self.by_outputs()):
+            mean = u.mean(axis=0, dtype=np.float64)
+            second, means = second + (u.T @ u).astype(np.float64), means + len(u) * np.outer(mean, mean)
         factor = second - means if self.student.skips else second
         scale = second.diagonal()
         return factor, np.maximum(scale, self.point.options.unused * scale.max(initial=1e-300))
@@ -205,18 +196,14 @@ class UnitBlocks:
     def __init__(self, products: Products) -> None:
         student = products.student
         self.blocks = [np.zeros((*V.shape, V.shape[1])) for V in student.V]
-        if student.depth == 1:
-            size = np.sum(student.top.astype(np.float64) ** 2, axis=1)
-            squares = [np.square(products.weigh(products.values.gates[0])) * size.astype(np.float32)]
-        else:
-            squares = [np.zeros((len(products.values.F), m), dtype=np.float32) for m in student.widths]
-            for by_layer in products.by_outputs():
-                for total, u in zip(squares, by_layer):
-                    total += u * u
+        squares = [np.zeros((len(products.values.F), m), dtype=np.float32) for m in student.widths]
+        for by_layer in products.by_outputs():
+            for total, u in zip(squares, by_layer):
+                total += u * u
         for layer, omega in enumerate(squares):
             self._add(products, layer, omega)
         if student.depth == 1 and products.base == student.n_base:
-            self._take_explained(products, size)
+            self._take_explained(products, np.sum(student.top.astype(np.float64) ** 2, axis=1))
 
     def _add(self, products: Products, layer: int, omega: np.ndarray) -> None:
         base, below = products.student.reads(layer)

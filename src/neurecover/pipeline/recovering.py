@@ -26,6 +26,7 @@ from neurecover.data import (
     side_by_side,
 )
 from neurecover.data.views.weights import without_weights
+from neurecover.fit import EXACT
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, choose_seed
 from neurecover.pipeline.choosing import add_hint, choose_activation, keep_time_for_hint
@@ -332,7 +333,7 @@ def _finish(
         found.agreements,
         found.converged,
         found.last_drop,
-        at_rounding=task.coarse and found.exact,
+        at_rounding=task.level > EXACT and found.exact,
         unrivalled=found.unrivalled,
         nearby=found.nearby,
         draws=fitted.draws,

@@ -38,11 +38,6 @@ class Task:
         return self.layers if self.n_hidden is None else self.n_hidden
 
     @property
-    def coarse(self) -> bool:
-        """Whether the outputs have fewer digits than double precision, so that their rounding sets the level."""
-        return self.level > EXACT
-
-    @property
     def can_be_affine(self) -> bool:
         """Whether a free affine part hides nothing but signs: act(z) − act(−z) = m z with m ≠ 0."""
         return bool(self.activation.odd_slope)

@@ -21,7 +21,7 @@ from neurecover.fit.samples import Samples
 from neurecover.search import SearchOptions
 from neurecover.search.gates.few_rows import with_units_of_few_rows
 from neurecover.search.race import Setting, has_skips, n_weights, race, wider
-from neurecover.search.units import most_useful, n_useful, narrow, worth
+from neurecover.search.units import n_useful, narrow, with_most_useful, worth
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +61,12 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
         least = min(least, fit.point.share)
         best = fit if best is None or fit.rss < best.rss else best
         if depth == 1:
-            whole = with_units_of_few_rows(fit, setting) if fit.relative >= level else None
-            if whole is not None:
-                yield Candidate(whole, fit, start, number, least)
-            elif fit.relative < level or number in options.completed:
-                done = complete(best, setting, widths)
-                if best.relative < level and done.relative >= exact:  # units of few rows in several pieces each
-                    done = with_units_of_few_rows(best, setting) or done
-                yield Candidate(done, best, start, number, least)
+            wanted = fit.relative < level or number in options.completed
+            done = complete(best, setting, widths) if wanted else None
+            if done is None or done.relative >= exact:  # an exact wide fit may have such units in several pieces each
+                done = with_units_of_few_rows(fit, setting) or done
+            if done is not None:
+                yield Candidate(done, fit, start, number, least)
                 best = None
         elif fit.relative < level or planes_are_clear(fit.point, setting, widths[0]):
             done = complete(fit, setting, widths)
@@ -136,25 +134,10 @@ def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
 
 
 def lean(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
-    """Remove all spare units of one layer at once and fit the rest again. An exact fit may need fewer units than there
-    should be.
-    """
-    few = without_superfluous(fit, setting, widths[0])
-    if few.student.widths[0] <= widths[0]:
-        return few
+    """Take all spare units of one layer away at once and fit the rest again; an exact fit may need even fewer units."""
+    if fit.relative < setting.options.nearly:
+        level = fit.point.samples.level(setting.task.level)
+        fit = with_most_useful(fit, min(n_useful(fit.point), widths[0]), level)
+    if fit.student.widths[0] <= widths[0]:
+        return fit
     return descend(fit.point.samples, narrow(fit.point, widths)[0].student, setting.options.fit, setting.deadline)
-
-
-def without_superfluous(fit: Fit, setting: Setting, most: int | None = None) -> Fit:
-    """Remove at once all units that a nearly exact fit of one layer does not need, and those beyond `most`; return the
-    fit unchanged if it is not nearly exact or gets worse.
-    """
-    samples, m = fit.point.samples, fit.student.widths[0]
-    if fit.relative >= setting.options.nearly:
-        return fit
-    keep = min(n_useful(fit.point), m if most is None else most)
-    if keep == m:
-        return fit
-    few = descend(samples, most_useful(fit.point, keep)[0], setting.options.fit, setting.deadline)
-    level = samples.level(setting.task.level) * samples.total
-    return few if few.rss <= max(level, fit.rss * (fit.rss > level)) else fit

@@ -57,7 +57,7 @@ def settle(fit: Fit, setting: Setting) -> Settled:
     options, how, deadline, samples = setting.options, setting.options.signs, setting.deadline, fit.point.samples
     if not fit.student.skips:
         return best_of([descend(samples, fit.student, options.fit, deadline, slow=PATIENT)], setting)
-    if fit.relative < samples.level() and setting.task.rectified and not setting.task.affine:
+    if fit.relative < samples.level() and setting.task.rectified:
         beside = _beside_always_on(fit, setting)
         if beside is not None and beside.relative < samples.level():
             return best_of([beside], setting)

@@ -133,21 +133,25 @@ def joined(student: Student, F: np.ndarray) -> Student:
     return replace(student, V=(np.delete(V, gone, axis=0),), theta=np.delete(theta, [base + j for j in gone], axis=0))
 
 
+def with_most_useful(fit: Fit, keep: int, level: float) -> Fit:
+    """Return a fit of one layer with so many units, the others gone at once; as it is where Σr² then grows, or rises
+    above `level` of the total.
+    """
+    if not 0 <= keep < fit.student.widths[0]:
+        return fit
+    few = descend(fit.point.samples, most_useful(fit.point, keep)[0], fit.point.options, fit.point.deadline)
+    return few if few.relative < level or few.rss <= fit.rss > level * few.point.scale else fit
+
+
 def narrowest(fit: Fit) -> Fit:
     """Return an exact fit of one layer without the units that it does not need to be exact."""
-    student = joined(fit.student, fit.point.samples.F)
+    level, student = fit.point.samples.level(), joined(fit.student, fit.point.samples.F)
     if student.widths < fit.student.widths:
         whole = descend(fit.point.samples, student, fit.point.options, fit.point.deadline)
-        fit = whole if whole.relative < fit.point.samples.level() else fit
-    samples, m = fit.point.samples, n_useful(fit.point)
-    while 0 <= m < fit.student.widths[0]:
-        few = descend(samples, most_useful(fit.point, m)[0], fit.point.options, fit.point.deadline)
-        one = m == fit.student.widths[0] - 1
-        if few.relative < samples.level():
-            fit = few
-        elif one:
-            break
-        m = fit.student.widths[0] - 1
+        fit = whole if whole.relative < level else fit
+    fit = with_most_useful(fit, n_useful(fit.point), level)
+    while (few := with_most_useful(fit, fit.student.widths[0] - 1, level)) is not fit:
+        fit = few
     return fit
 
 
@@ -160,18 +164,14 @@ def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point
     if steps == 0 and len(widths) == 1:
         return Point(samples, most_useful(point, widths[0])[0], options, deadline), np.nan
     dearest = 0.0
-    while True:
-        surplus = [layer for layer, k in enumerate(widths) if point.student.widths[layer] > k]
-        if not surplus:
-            return point, dearest
-        if deadline.passed:
-            return Point(samples, _cut(point, widths), options, deadline), np.inf
+    while surplus := [layer for layer, k in enumerate(widths) if point.student.widths[layer] > k]:
         cost, student = one_less(point, surplus)
         dearest = max(dearest, cost)
-        if steps:
+        if steps and not deadline.passed:
             point = descend(samples, student, options, deadline, steps=steps, target=options.fitted).point
         else:
             point = Point(samples, student, options, deadline)
+    return point, dearest
 
 
 def one_less(point: Point, layers: list[int]) -> tuple[float, Student]:
@@ -180,17 +180,6 @@ def one_less(point: Point, layers: list[int]) -> tuple[float, Student]:
     layer = min(layers, key=lambda layer: float(worths[layer].cost.min()))
     unit = int(np.argmin(worths[layer].cost))
     return float(worths[layer].cost[unit]), without(point.student, layer, unit, worths[layer].beta[:, unit])
-
-
-def _cut(point: Point, widths: tuple[int, ...]) -> Student:
-    """Return the student narrowed to these widths by what its units are worth now, with nothing put in their place."""
-    student = point.student
-    for layer, k in enumerate(widths):
-        spare = max(student.widths[layer] - k, 0)
-        for unit in sorted(np.argsort(worth(point, layer).cost)[:spare], reverse=True):
-            columns = student.n_base + student.own(layer).stop if student.skips else len(student.theta)
-            student = without(student, layer, int(unit), np.zeros(columns))
-    return student
 
 
 def with_fresh(student: Student, widths: tuple[int, ...], draw: Draw) -> Student:

@@ -23,11 +23,10 @@ from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models import as_network, as_student
 from neurecover.search import WidthOptions
-from neurecover.search.candidates import without_superfluous
 from neurecover.search.find import Runs, search, settled_on
 from neurecover.search.race import Setting, n_weights, race
 from neurecover.search.settle import Settled, settle
-from neurecover.search.units import narrow, one_less, with_fresh, worth
+from neurecover.search.units import n_useful, narrow, one_less, with_fresh, with_most_useful, worth
 
 
 def find_network(samples: Samples, setting: Setting, depth: int) -> tuple[Runs, str]:
@@ -159,8 +158,9 @@ def _slimmed(fit: Fit, first: int, setting: Setting) -> list[Fit]:
     samples, options, how, depth = fit.point.samples, setting.options.fit, setting.options.widths, fit.student.depth
     if first < fit.student.widths[0]:
         fit = _narrowed(fit.point, (first, *fit.student.widths[1:]), setting, how.slow)
-    best = fit = without_superfluous(fit, setting) if depth == 1 else fit
-    path = [fit]
+    if depth == 1 and fit.relative < setting.options.nearly:
+        fit = with_most_useful(fit, n_useful(fit.point), samples.level(setting.task.level))
+    best, path = fit, [fit]
     while sum(fit.student.widths) > depth and not setting.deadline.passed:
         _, student = one_less(fit.point, [layer for layer, m in enumerate(fit.student.widths) if m > 1])
         fit = descend(samples, student, options, setting.deadline, steps=None if depth == 1 else how.path_steps)

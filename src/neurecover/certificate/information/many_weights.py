@@ -84,7 +84,7 @@ def by_products(
     G = _free_scales(network, free)
     moves, n_alone, weakest = np.zeros((len(free), options.draws)), 0, 0.0
     if point.fits_single:
-        system = System(Products(point, double=True), G[free][np.argsort(order)[: student.size]], options.by_products)
+        system = System(Products(point), G[free][np.argsort(order)[: student.size]], options.by_products)
         rng = np.random.default_rng(0)
         weakest = system.weakest(rng)
     left = np.zeros(held.Y.shape)
