@@ -42,6 +42,7 @@ MODULES = (
     "papers.rates",
     "papers.outputs",
     "papers.thresholds",
+    "papers.lowest",
 )
 
 

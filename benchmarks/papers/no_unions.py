@@ -16,7 +16,7 @@ from neurecover.interop.halfspaces import HalfspaceUnion
 from neurecover.random import as_generator
 from neurecover.simulate import matrices
 
-SEEDS = 7
+SEEDS = 6
 Score = Callable[[np.ndarray], np.ndarray]
 Draw = Callable[[np.random.Generator, int], Score]  # a set is where a score is above its quantile
 
@@ -82,6 +82,37 @@ def _wedge(rng: np.random.Generator, d: int) -> Score:
     return lambda X: (X @ W.T).min(axis=1)
 
 
+def _bent_face(rng: np.random.Generator, d: int) -> Score:
+    bend = rng.uniform(0.15, 0.4)
+    return lambda X: np.maximum(X[:, 0] - bend * X[:, 1] ** 2, X[:, 1])
+
+
+def _stadium(rng: np.random.Generator, d: int) -> Score:
+    length = rng.uniform(0.5, 1.2)
+    return lambda X: np.hypot(np.maximum(np.abs(X[:, 0]) - length, 0.0), np.linalg.norm(X[:, 1:], axis=1))
+
+
+def _cubic(rng: np.random.Generator, d: int) -> Score:
+    bend = rng.choice([-1.0, 1.0]) * rng.uniform(0.2, 0.6)
+    return lambda X: X[:, 0] + bend * X[:, 1] * (X[:, 1] ** 2 - 1.5)
+
+
+def _terrace(rng: np.random.Generator, d: int) -> Score:
+    height = rng.uniform(0.5, 1.2)
+    return lambda X: X[:, 0] - height * (X[:, 1] > 0.0)
+
+
+def _union_with_a_hole(rng: np.random.Generator, d: int) -> Score:
+    W, size = _spread_units(rng, 2, d), rng.uniform(0.6, 1.0) * np.sqrt(d / 2.0)
+    centre = matrices.normalised(W.sum(axis=0, keepdims=True))
+    return lambda X: np.minimum((X @ W.T).max(axis=1), np.linalg.norm(X - centre, axis=1) - size)
+
+
+def _tanh_network(rng: np.random.Generator, d: int) -> Score:
+    W, b, a = rng.standard_normal((6, d)), rng.standard_normal(6), rng.standard_normal(6)
+    return lambda X: np.tanh(X @ W.T + b) @ a
+
+
 NONE: dict[str, Draw] = {
     "smooth maximum": _smooth_maximum,
     "corner with an arc": _arc,
@@ -98,6 +129,12 @@ NONE: dict[str, Draw] = {
     "outside of an ℓp ball": _ball,
     "wedge": _wedge,
     "saddle": lambda rng, d: lambda X: X[:, 0] ** 2 - X[:, 1] ** 2,
+    "bent face": _bent_face,
+    "outside of a stadium": _stadium,
+    "cubic": _cubic,
+    "terrace": _terrace,
+    "union with a hole": _union_with_a_hole,
+    "tanh network": _tanh_network,
 }
 
 

@@ -169,6 +169,18 @@ def test_rounded_corners_are_not_vouched_for(d: int, n: int, radius: float) -> N
         assert certificate.verdict != "statistical", certificate.reasons
 
 
+@pytest.mark.parametrize("bend", [-0.3, 0.0, 0.3])
+def test_bent_faces_are_not_vouched_for(bend: float) -> None:
+    """One of two faces bent along one of six inputs is far from every quadric, and flipped labels follow it closely."""
+    for seed in range(2):
+        X = np.random.default_rng(seed).standard_normal((1_000, 6))
+        inside = np.maximum(X[:, 0] - bend * X[:, 1] ** 2, X[:, 1]) > 0.7
+        certificate = HalfspaceUnion(2, random_state=0).fit(X, inside).certificate_
+        shape = next(check for check in certificate.checks if check.name == "shape")
+        assert shape.passed == (bend == 0.0), shape
+        assert certificate.verdict == ("statistical" if bend == 0.0 else "approximate"), certificate.reasons
+
+
 def test_corners_are_claimed_where_labels_show_them() -> None:
     """The corner is there; sixty labels do not tell, two thousand do."""
     for seed in range(3):

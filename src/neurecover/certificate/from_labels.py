@@ -40,16 +40,17 @@ class Rival:
 
 @dataclass(frozen=True)
 class Corners:
-    """The corners of a union beside rounded ones, by differences of deviance.
+    """The corners of a union beside rounded ones, and its faces beside bent ones, by differences of deviance.
 
     `rounded` is by how much the best rounding lowers it, `chamfer` the BIC of rounded corners and one halfspace less
     minus that of the union, and `material` by how much a rounding worth mentioning raises the deviance; inf where no
-    rounding is.
+    rounding is. `bent` is the BIC of the union with one bent face minus that of the union; inf in one dimension.
     """
 
     rounded: float
     chamfer: float
     material: float
+    bent: float
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,8 @@ def _structure(seen: Labelled) -> Check:
 
 
 def _shape(seen: Labelled) -> Check:
-    """Check that no curved boundary explains the labels better, or with fewer parameters."""
-    rival, limit = seen.rival, seen.options.labels.curved
+    """Check that no curved boundary explains the labels better, or with fewer parameters, and no bent face."""
+    rival, limit, bent = seen.rival, seen.options.labels.curved, seen.corners.bent
     sentence = "No curved boundary of low degree explains the labels as well."
     if rival.gap < limit:
         than = "lower" if rival.gap < 0.0 else "higher"
@@ -167,7 +168,11 @@ def _shape(seen: Labelled) -> Check:
             f"A curved boundary explains the labels as well: that of a polynomial of degree {rival.degree} has a "
             f"criterion {abs(rival.gap):.1f} {than} than that of {seen.n_halfspaces} halfspaces."
         )
-    return Check("shape", rival.gap >= limit, rival.gap, limit, sentence)
+    elif bent < limit:
+        than = "lower" if bent < 0.0 else "higher"
+        sentence = f"A face is bent: with a quadratic term beside it the criterion is {abs(bent):.1f} {than}."
+    gap = min(rival.gap, bent)
+    return Check("shape", gap >= limit, gap, limit, sentence)
 
 
 def _corners(seen: Labelled) -> Check:
