@@ -112,6 +112,44 @@ def _outliers(track: Track) -> Iterator[Row]:
         yield row | {"named": round(named / total, 4) if total else "", "good rows named": round(wrong / sets, 2)}
 
 
+# Family, distinct inputs, rows at each, and the scale of the law on the logit or the logarithm.
+COUNTS = (("binomial", 600, 1, 0.6), ("binomial", 40, 50, 0.4), ("poisson", 200, 1, 0.4), ("poisson", 30, 20, 0.2))
+
+
+def draw_counts(seed: int, family: str, m: int, rows: int, change: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw means of `rows` outputs at m inputs whose logit or logarithm is −change·x/2 + change (x − 4)₊ + level."""
+    rng = np.random.default_rng([seed, m, 9])
+    x = np.sort(rng.uniform(0.0, 10.0, m))
+    eta = 0.5 - 0.5 * abs(change) * x + change * np.maximum(x - 4.0, 0.0)
+    n = np.full(m, rows)
+    y = rng.binomial(n, 1.0 / (1.0 + np.exp(-eta))) if family == "binomial" else rng.poisson(n * np.exp(eta))
+    return x[:, None], y / rows, n.astype(float)
+
+
+def _shares(track: Track) -> Iterator[Row]:
+    for family, m, rows, size in COUNTS:
+        for change in (0.0, size):
+            sets, found, covered, off, rejected, verdicts = SETS // 2, 0, 0, [], 0, []
+            for seed in track(fresh_seeds(sets), f"{family}, {m} × {rows}, change {change}"):
+                X, y, n = draw_counts(seed, family, m, rows, change)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # of neighbours, by chance: the verdict says it
+                    free = nr.HingeRegression(family=family).fit(X, y, sample_weight=n)
+                    told = nr.HingeRegression(1, family=family).fit(X, y, sample_weight=n)
+                assert free.certificate_ is not None
+                found += free.n_hinges_ == (change != 0.0)
+                rejected += free.no_hinge_pvalue_ <= 0.05
+                verdicts.append(free.certificate_.verdict)
+                low, high = told.breakpoint_intervals_[0]
+                covered += low <= 4.0 <= high
+                off.append(told.breakpoints_[0] - 4.0)
+            row: Row = {"family": family, "inputs": m, "rows at each": rows, "change": change, "sets": sets,
+                        "no hinge rejected": round(rejected / sets, 3), "right number": round(found / sets, 3),
+                        "statistical": round(verdicts.count("statistical") / sets, 3)}  # fmt: skip
+            row |= {"cover, told": round(float(covered) / sets, 3) if change else ""}
+            yield row | {"RMSE, told": round(float(np.sqrt(np.mean(np.square(off)))), 3) if change else ""}
+
+
 def _tables(track: Track) -> Iterator[Row]:
     text = run_r(TABLES)
     if text is None:
@@ -144,5 +182,6 @@ EXPERIMENTS = (
     Experiment("hinges-doses", "Repeated doses and rounded outputs", _doses),
     Experiment("hinges-outliers", "Outliers and robust losses", _outliers),
     Experiment("hinges-weak", "One input, noise twice the change of slope", _weak),
+    Experiment("hinges-counts", "Shares and counts: binomial and Poisson outputs", _shares),
     Experiment("hinges-tables", "Tables of R's segmented", _tables),
 )

@@ -47,6 +47,9 @@ def segmented(
     drop: Drop = None,
     dropna: DropNa = False,
     loss: Loss = "squared",
+    family: Annotated[
+        str, typer.Option(help="normal, binomial (shares, weights say of how many) or poisson (counts).")
+    ] = "normal",
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     intervals: Annotated[str, typer.Option(help="posterior, profile or wald.")] = "posterior",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network.")] = None,
@@ -63,6 +66,7 @@ def segmented(
       neurecover segmented data.csv --x dose --y response --hinges 1 --loss tukey --json
     """
     check_choice("--loss", loss, LOSSES)
+    check_choice("--family", family, ("normal", "binomial", "poisson"))
     check_choice("--intervals", intervals, ("posterior", "profile", "wald"))
     if not 0.0 < level < 1.0:
         raise ValueError(f"--level needs a number between 0 and 1, as 0.95. Got {level:g} instead.")
@@ -72,7 +76,7 @@ def segmented(
     if source.n_outputs != 1:
         raise ValueError(f"segmented needs one output. Got {source.n_outputs} instead: name it with --y.")
     X, Y = source.collect()
-    model = nr.HingeRegression(hinges, loss=loss, random_state=seed)
+    model = nr.HingeRegression(hinges, loss=loss, family=family, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the verdict's reasons say the same
         model.fit(_named(X, source.input_names), Y[:, 0], sample_weight=source.weights())

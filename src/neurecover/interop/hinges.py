@@ -19,6 +19,7 @@ from neurecover.data.opening import check_frame
 from neurecover.exceptions import NotRecoveredWarning
 from neurecover.excerpt import Excerpt
 from neurecover.hinges.certifying import as_network, certify_line
+from neurecover.hinges.families import FAMILIES
 from neurecover.hinges.inference import METHODS, Estimate, covariance, predict_errors, table
 from neurecover.hinges.options import DEFAULTS
 from neurecover.hinges.planes import Planes, fit_planes, parameter_names, parameters, prediction_errors
@@ -29,6 +30,8 @@ from neurecover.results import Recovery, Stage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+LINKS = {"binomial": "logit", "poisson": "logarithm"}
 
 
 class HingeRegression(RegressorMixin, BaseEstimator):
@@ -48,7 +51,13 @@ class HingeRegression(RegressorMixin, BaseEstimator):
 
     estimate : {"posterior", "least_squares"}, default="posterior"
         Which breaks are reported for one input: the posterior means, which are closer to the truth where the noise is
-        large, or those with the least sum of squares.
+        large, or those with the least sum of squares (with a family: of maximum likelihood).
+
+    family : {"normal", "binomial", "poisson"}, default="normal"
+        What the output is, for one input. Binomial: shares in y with `sample_weight` rows each, or zeros and ones,
+        whose logit has breaks. Poisson: counts, or rates with their exposure in `sample_weight`, whose logarithm has
+        breaks.
+        `predict` returns means; `network_` and the estimates are of the logit or the logarithm.
 
     random_state : int, RandomState instance, Generator or None, default=0
         The seed of the tests' draws and of the search in several inputs.
@@ -106,6 +115,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         "n_hinges": [Interval(Integral, 0, None, closed="left"), None],
         "loss": [StrOptions({"squared", "huber", "tukey"})],
         "estimate": [StrOptions({"posterior", "least_squares"})],
+        "family": [StrOptions({"normal", *FAMILIES})],
         "random_state": ["random_state", np.random.Generator],
     }
 
@@ -114,11 +124,13 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         n_hinges: int | None = None,
         loss: str = "squared",
         estimate: str = "posterior",
+        family: str = "normal",
         random_state: Any = 0,
     ) -> None:
         self.n_hinges = n_hinges
         self.loss = loss
         self.estimate = estimate
+        self.family = family
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -147,6 +159,9 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         y = np.asarray(y, dtype=np.float64)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if self.family != "normal" and (X.shape[1] > 1 or self.loss != "squared"):
+            told = f"{X.shape[1]} inputs" if X.shape[1] > 1 else f"loss='{self.loss}'"
+            raise ValueError(f"family='{self.family}' is for one input and loss='squared'. Got {told} instead.")
         self._rows = X, y
         (self._fit_line if X.shape[1] == 1 else self._fit_planes)(X, y, sample_weight)
         return self
@@ -154,8 +169,8 @@ class HingeRegression(RegressorMixin, BaseEstimator):
     def _fit_line(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
         began = time.perf_counter()
         rng = as_generator(self.random_state, "hinges")
-        self._found: Segmented | Planes = segment(X[:, 0], y, weight, self.n_hinges, self.loss, self.estimate, rng)
-        found = self._found
+        found = segment(X[:, 0], y, weight, self.n_hinges, self.loss, self.estimate, rng, family=self.family)
+        self._found: Segmented | Planes = found
         self.n_hinges_, self.network_ = found.n_hinges, as_network(found)
         self.covariance_ = covariance(found)
         figures = {line.name: line for line in table(found, 0.95, "posterior")}
@@ -192,7 +207,8 @@ class HingeRegression(RegressorMixin, BaseEstimator):
     def _excerpt(self, X: np.ndarray, y: np.ndarray) -> Excerpt:
         """Return what the pictures of the recovery show, with the names of the columns."""
         names = tuple(self._input_names()), (self._output,)
-        return Excerpt.of_answers(X, self.network_, y[:, None], self.network_(X), *names)
+        fitted = self.network_(X) if self.family == "normal" else FAMILIES[self.family].mean(self.network_(X))
+        return Excerpt.of_answers(X, self.network_, y[:, None], fitted, *names)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the fitted values.
@@ -216,10 +232,15 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         y = self.network_(X)[:, 0]
-        return (y, self._errors(X)) if return_std else y
+        if self.family == "normal":
+            return (y, self._errors(X)) if return_std else y
+        family = FAMILIES[self.family]
+        return (family.mean(y), family.slope(y) * self._errors(X)) if return_std else family.mean(y)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
         """Return intervals (n_samples, 2) that hold the output of a further row with the probability `level`."""
+        if self.family != "normal":
+            raise ValueError(f"The output of a further row has an interval for family='normal'. Got '{self.family}'.")
         y, error = self.predict(X, return_std=True)
         reach = stdtrit(max(self._found.dof, 1.0), 0.5 + 0.5 * level) * np.hypot(error, self._found.noise)
         return np.column_stack([y - reach, y + reach])
@@ -294,7 +315,10 @@ class HingeRegression(RegressorMixin, BaseEstimator):
             numbers = f"{line.value:>12.5g} {line.error:>11.4g} {tested[0]:>9} {tested[1]:>8} "
             lines.append(f"{line.name:<12}{numbers}{line.low:>11.5g} {line.high:>11.5g}")
         lines.append(wide)
-        lines.append(f"noise {self._found.noise:.4g}, {self._found.dof:g} degrees of freedom")
+        if self.family == "normal":
+            lines.append(f"noise {self._found.noise:.4g}, {self._found.dof:g} degrees of freedom")
+        else:
+            lines.append(f"{self.family} outputs: the table is of the {LINKS[self.family]} of their mean")
         lines += self._tests_in_words()
         if self.certificate_ is not None:
             lines += [f"verdict {self.certificate_.verdict}", *self.certificate_.reasons]
