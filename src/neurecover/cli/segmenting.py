@@ -52,6 +52,9 @@ def segmented(
     ] = "normal",
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     intervals: Annotated[str, typer.Option(help="posterior, profile or wald.")] = "posterior",
+    folds: Annotated[
+        int, typer.Option(min=0, help="Cross-validate the number of breaks in as many parts; 0 for not.")
+    ] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network.")] = None,
     seed: Seed = 0,
     json: Json = False,
@@ -88,6 +91,7 @@ def segmented(
         facts = {"inputs": source.input_names, "output": source.output_names[0], "n_hinges": model.n_hinges_}
         facts |= {"assumed": source.base.assumed}
         table = [dataclasses.asdict(line) for line in model.estimates(level, intervals)]
+        facts |= {"cross_validated": list(model.cross_validate(folds=folds))} if folds else {}
         facts |= {"estimates": table, "level": level, "intervals": intervals, "verdict": verdict}
         facts |= {"reasons": () if certificate is None else certificate.reasons, "file": out}
         machine.answer(facts)
@@ -95,7 +99,7 @@ def segmented(
         if source.base.assumed:
             say(as_options(source.base.assumed))
         say(f"{source.output_names[0]} by {', '.join(source.input_names)}")
-        terminal.out.print(as_options(model.summary(level, intervals)), markup=False, highlight=False)
+        terminal.out.print(as_options(model.summary(level, intervals, folds)), markup=False, highlight=False)
         if out is not None:
             say(f"Wrote the network to {out}.")
     raise typer.Exit(OK if verdict is None else STATUS[verdict])

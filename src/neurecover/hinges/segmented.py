@@ -16,7 +16,7 @@ from neurecover.hinges.options import DEFAULTS, HingeOptions
 from neurecover.hinges.points import Points
 from neurecover.hinges.posterior import Posterior, posterior
 from neurecover.hinges.projection import hinge_columns, tangent_columns
-from neurecover.hinges.robust import first_curve, pseudo_values
+from neurecover.hinges.robust import PseudoValues, first_curve, pseudo_values
 from neurecover.hinges.search import BrokenLine, best_breaks
 
 
@@ -99,8 +99,36 @@ def segment(
         return replace(made, loss=family, dispersion=counts.dispersion(made.fit))
     if loss == "squared":
         return _examined(Squares.of(x, y, weight, options), n_hinges, estimate, rng, options)
+    values, line = _by_pseudo_values(x, y, weight, n_hinges, loss, rng, options)
+    found = _examined(Squares.of(x, values.y, weight, options), len(line.breaks), estimate, rng, options)
+    return replace(found, outliers=np.flatnonzero(values.outliers), loss=loss, told=n_hinges is not None)
+
+
+def fitted_line(
+    x: np.ndarray, y: np.ndarray, weight: np.ndarray, n_hinges: int, loss: str, family: str = "normal"
+) -> BrokenLine:
+    """Return the fit alone, without posterior and tests."""
+    if family != "normal":
+        problem: Problem = Likelihood.of(FAMILIES[family], x, y, weight, DEFAULTS)
+    elif loss == "squared":
+        problem = Squares.of(x, y, weight, DEFAULTS)
+    else:
+        return _by_pseudo_values(x, y, weight, n_hinges, loss, np.random.default_rng(0), DEFAULTS)[1]
+    return problem.fit(n_hinges)
+
+
+def _by_pseudo_values(
+    x: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None,
+    n_hinges: int | None,
+    loss: str,
+    rng: np.random.Generator,
+    options: HingeOptions,
+) -> tuple[PseudoValues, BrokenLine]:
+    """Return the pseudo-values of a robust loss when the breaks stay, and the line through them."""
     values = pseudo_values(y, first_curve(x, y), 2, loss)
-    found, before = None, np.zeros(0)
+    before = np.zeros(0)
     for _ in range(20):
         problem = Squares.of(x, values.y, weight, options)
         points, fit = problem.points, _fitted(problem, n_hinges, rng, options).fit
@@ -110,8 +138,7 @@ def segment(
         if len(places) == len(before) and np.allclose(places, before, rtol=0.0, atol=1e-6 * points.size):
             break
         before = places
-    found = _examined(Squares.of(x, values.y, weight, options), len(before), estimate, rng, options)
-    return replace(found, outliers=np.flatnonzero(values.outliers), loss=loss, told=n_hinges is not None)
+    return values, fit
 
 
 @dataclass(frozen=True, eq=False)

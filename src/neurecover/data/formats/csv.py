@@ -90,20 +90,35 @@ class CsvSource(Source):
             if len(fields) != width:
                 return f"{self.origin}, line {line}: expected {width} fields. Got {len(fields)} instead."
             for j in self._choice.inputs + self._choice.outputs:
-                boolean = j in self._booleans
-                readable = _is_boolean(fields[j]) or fields[j] in "01" if boolean else _is_number(fields[j])
-                if fields[j] not in MISSING and not readable:
+                if fields[j] not in MISSING and not self._readable(j, fields[j]):
                     hint = "correct it, leave the column out with inputs=[…], or turn text into columns of 0 and 1"
                     if re.fullmatch(r"[-+]?\d+,\d+", fields[j]):
                         hint = "write decimals with a point"
                     elif j in self._choice.outputs:
                         hint = f"{LABELS_SHOW}, with labels written as 0 and 1"
-                    expected = "True or False" if boolean else "a number"
+                    expected = "True or False" if j in self._booleans else "a number"
                     return (
                         f"{self.origin}, line {line}, column {self._names[j]!r}: expected {expected}. "
-                        f"Got {fields[j]!r} instead; {hint}."
+                        f"Got {fields[j]!r} instead; {hint}.{self._further_faults(j)}"
                     )
         return None
+
+    def _readable(self, column: int, field: str) -> bool:
+        return _is_boolean(field) or field in "01" if column in self._booleans else _is_number(field)
+
+    def _further_faults(self, first: int) -> str:
+        """Return a sentence that names all other columns that cannot be read, so that one reading of it is enough."""
+        faults: dict[int, str] = {}
+        for _, fields in self._records():
+            for j in self._choice.inputs + self._choice.outputs:
+                if j == first or j >= len(fields) or faults.get(j) == "text":
+                    continue
+                if fields[j] in MISSING:
+                    faults.setdefault(j, "missing values")
+                elif not self._readable(j, fields[j]):
+                    faults[j] = "text"
+        named = [f"{self._names[j]!r} ({fault})" for j, fault in sorted(faults.items())]
+        return f" Other columns that need the same: {', '.join(named)}." if named else ""
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         return (pair for pair in _lines(self._path, self._delimiter, self.origin) if pair[0] > self._header_line)
