@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ import neurecover as nr
 from benchmarks.hinges.by_r import TABLES, run_r
 from benchmarks.hinges.laws import LAWS, draw
 from neurecover.experiment import Experiment, Row, Track, fresh_seeds
+from neurecover.hinges.families import FAMILIES
 
 SETS = 200
 
@@ -156,19 +157,26 @@ def _tables(track: Track) -> Iterator[Row]:
         raise ImportError("The tables come with R's package segmented: apt-get install r-base-core r-cran-segmented.")
     for part in track(text.split("#")[1:], "tables"):
         head, *lines = part.strip().splitlines()
-        name, K, *figures = head.split()
-        x, y = np.array([line.split() for line in lines], dtype=float).T
+        name, family, number, *figures = head.split()
+        K = int(number)
+        x, y, w = np.array([line.split() for line in lines], dtype=float).T
+        rows = (x[:, None], y, w)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the verdict says it
-            told = nr.HingeRegression(int(K), estimate="least_squares").fit(x[:, None], y)
-            free = nr.HingeRegression().fit(x[:, None], y)
-        rss = float(np.sum((y - told.predict(x[:, None])) ** 2))
+            told = nr.HingeRegression(K, family=family, estimate="least_squares").fit(*rows)
+            free = nr.HingeRegression(family=family).fit(*rows)
+        mean = told.predict(x[:, None])
+        left = float(np.sum((y - mean) ** 2) if family == "normal" else FAMILIES[family].deviance(y, mean, w).sum())
+        errors = [line.error for line in told.estimates(method="wald") if line.name.startswith("break")]
         assert free.certificate_ is not None
-        yield {"table": name, "rows": len(x), "breaks told": K,
-               "breaks": " ".join(f"{place:.5g}" for place in told.breakpoints_), "RSS": f"{rss:.6g}",
-               "R breaks": " ".join(f"{float(place):.5g}" for place in figures[:-1]),
-               "R RSS": f"{float(figures[-1]):.6g}", "breaks found": free.n_hinges_,
+        yield {"table": name, "rows": len(x), "breaks told": K, "breaks": _six(told.breakpoints_), "errors": _six(errors),
+               "RSS or deviance": _six([left]), "R breaks": _six(figures[:K]), "R errors": _six(figures[K:-1]),
+               "R RSS or deviance": _six(figures[-1:]), "breaks found": free.n_hinges_,
                "verdict": free.certificate_.verdict, "because": _objection(free.certificate_)}  # fmt: skip
+
+
+def _six(values: Sequence[object] | np.ndarray) -> str:
+    return " ".join(f"{float(str(value)):.6g}" for value in values)
 
 
 def _objection(certificate: nr.Certificate) -> str:
