@@ -169,10 +169,11 @@ def _tables(track: Track) -> Iterator[Row]:
         left = float(np.sum((y - mean) ** 2) if family == "normal" else FAMILIES[family].deviance(y, mean, w).sum())
         errors = [line.error for line in told.estimates(method="wald") if line.name.startswith("break")]
         assert free.certificate_ is not None
-        yield {"table": name, "rows": len(x), "breaks told": K, "breaks": _six(told.breakpoints_), "errors": _six(errors),
-               "RSS or deviance": _six([left]), "R breaks": _six(figures[:K]), "R errors": _six(figures[K:-1]),
-               "R RSS or deviance": _six(figures[-1:]), "breaks found": free.n_hinges_,
-               "verdict": free.certificate_.verdict, "because": _objection(free.certificate_)}  # fmt: skip
+        row: Row = {"table": name, "rows": len(x), "breaks told": K, "breaks": _six(told.breakpoints_)}
+        row |= {"errors": _six(errors), "RSS or deviance": _six([left]), "R breaks": _six(figures[:K])}
+        row |= {"R errors": _six(figures[K:-1]), "R RSS or deviance": _six(figures[-1:])}
+        row |= {"breaks found": free.n_hinges_, "verdict": free.certificate_.verdict}
+        yield row | {"because": _objection(free.certificate_)}
 
 
 def _six(values: Sequence[object] | np.ndarray) -> str:

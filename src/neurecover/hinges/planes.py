@@ -64,6 +64,8 @@ def fit_planes(
 ) -> Planes:
     """Fit hinge planes to X (n, d) and y (n,); their number by BIC where it is not told.
 
+    More of them are tried as long as the test of further planes does not rule them out.
+
     With a robust loss it is least squares on pseudo-values (`pipeline.robust`), first of clipped outputs.
     """
     if loss == "squared":
