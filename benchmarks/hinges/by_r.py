@@ -32,11 +32,15 @@ for (s in unique(d$set)) { e <- d[d$set == s, ]
   cat("set", s, k, "\\n") }
 """
 TABLES = """
-suppressMessages(library(segmented)); data(stagnant); data(plant)
-show <- function(name, x, y, K) { e <- data.frame(x = x, y = y); o <- lm(y ~ x, data = e)
-  f <- segmented(o, seg.Z = ~x, npsi = K)
-  cat("#", name, K, f$psi[, "Est."], sum(residuals(f)^2), "\\n"); for (i in seq_along(x)) cat(x[i], y[i], "\\n") }
-set.seed(1); show("stagnant", stagnant$x, stagnant$y, 1)
+suppressMessages(library(segmented)); data(stagnant); data(plant); data(down)
+show <- function(name, x, y, K, n = 0 * y + 1, family = "normal") { e <- data.frame(x = x, y = y, n = n)
+  o <- if (family == "normal") lm(y ~ x, data = e) else
+    eval(bquote(glm(y ~ x, family = .(as.name(family)), weights = n, data = e)))
+  f <- segmented(o, seg.Z = ~x, npsi = K); options(digits = 9)
+  cat("#", name, family, K, f$psi[, "Est."], f$psi[, "St.Err"], deviance(f), "\\n")
+  options(digits = 7); for (i in seq_along(x)) cat(x[i], format(y[i], digits = 15), n[i], "\\n") }
+set.seed(1); show("down", down$age, down$cases / down$births, 1, down$births, "binomial")
+show("stagnant", stagnant$x, stagnant$y, 1)
 for (g in levels(plant$group)) { p <- plant[plant$group == g, ]; show(paste0("plant-", g), p$time, p$y, 2) }
 for (name in c("nhtemp", "Nile", "LakeHuron")) { v <- get(name); show(name, as.numeric(time(v)), as.numeric(v), 1) }
 show("cars", cars$speed, cars$dist, 1); a <- na.omit(airquality[, c("Temp", "Ozone")])

@@ -21,6 +21,7 @@ from neurecover.hinges.segmented import Estimated
 
 SETS = 200
 CELLS = ((1, 1.0, 50), (1, 1.0, 200), (2, 1.0, 200), (3, 1.0, 200))
+TIMES = tuple((K, 1.0, n) for K in (1, 2, 3) for n in (50, 200, 1_000))
 GRID = tuple((K, noise, n) for K in (1, 2, 3) for noise in (0.1, 0.3, 1.0, 2.0) for n in (50, 100, 200, 500, 1_000))
 
 
@@ -100,6 +101,15 @@ def _grid(track: Track) -> Iterator[Row]:
         yield row
 
 
+def _times(track: Track) -> Iterator[Row]:
+    for K, noise, n in TIMES:
+        sets = [draw(seed, K, noise, n) for seed in fresh_seeds(SETS // 4)]
+        own = measure(sets, K, noise, track, f"{K} breaks, n = {n}").seconds
+        by_r = _beside(sets, K, noise)["R CPU s, fit and score"]
+        row: Row = {"breaks": K, "n": n, "sets": len(sets), "CPU s": round(own, 4), "R CPU s, fit and score": by_r}
+        yield row | {"times faster": round(by_r / own, 2) if isinstance(by_r, float) else ""}
+
+
 def _rms(values: np.ndarray) -> float:
     return round(float(np.sqrt(np.mean(np.square(values)))), 3)
 
@@ -110,5 +120,6 @@ def _share(values: np.ndarray) -> float:
 
 EXPERIMENTS = (
     Experiment("hinges", "Breaks of one input and their intervals, beside R's segmented", _breaks),
+    Experiment("hinges-times", "CPU seconds of fit and intervals beside R's segmented", _times),
     Experiment("hinges-grid", "Cover of breaks and slopes over noise and rows", _grid),
 )

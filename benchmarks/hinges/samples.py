@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ import neurecover as nr
 from benchmarks.hinges.by_r import TABLES, run_r
 from benchmarks.hinges.laws import LAWS, draw
 from neurecover.experiment import Experiment, Row, Track, fresh_seeds
+from neurecover.hinges.families import FAMILIES
 
 SETS = 200
 
@@ -112,25 +113,71 @@ def _outliers(track: Track) -> Iterator[Row]:
         yield row | {"named": round(named / total, 4) if total else "", "good rows named": round(wrong / sets, 2)}
 
 
+# Family, distinct inputs, rows at each, and the scale of the law on the logit or the logarithm.
+COUNTS = (("binomial", 600, 1, 0.6), ("binomial", 40, 50, 0.4), ("poisson", 200, 1, 0.4), ("poisson", 30, 20, 0.2))
+
+
+def draw_counts(seed: int, family: str, m: int, rows: int, change: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw means of `rows` outputs at m inputs whose logit or logarithm is −change·x/2 + change (x − 4)₊ + level."""
+    rng = np.random.default_rng([seed, m, 9])
+    x = np.sort(rng.uniform(0.0, 10.0, m))
+    eta = 0.5 - 0.5 * abs(change) * x + change * np.maximum(x - 4.0, 0.0)
+    n = np.full(m, rows)
+    y = rng.binomial(n, 1.0 / (1.0 + np.exp(-eta))) if family == "binomial" else rng.poisson(n * np.exp(eta))
+    return x[:, None], y / rows, n.astype(float)
+
+
+def _shares(track: Track) -> Iterator[Row]:
+    for family, m, rows, size in COUNTS:
+        for change in (0.0, size):
+            sets, found, covered, off, rejected, verdicts = SETS // 2, 0, 0, [], 0, []
+            for seed in track(fresh_seeds(sets), f"{family}, {m} × {rows}, change {change}"):
+                X, y, n = draw_counts(seed, family, m, rows, change)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # of neighbours, by chance: the verdict says it
+                    free = nr.HingeRegression(family=family).fit(X, y, sample_weight=n)
+                    told = nr.HingeRegression(1, family=family).fit(X, y, sample_weight=n)
+                assert free.certificate_ is not None
+                found += free.n_hinges_ == (change != 0.0)
+                rejected += free.no_hinge_pvalue_ <= 0.05
+                verdicts.append(free.certificate_.verdict)
+                low, high = told.breakpoint_intervals_[0]
+                covered += low <= 4.0 <= high
+                off.append(told.breakpoints_[0] - 4.0)
+            row: Row = {"family": family, "inputs": m, "rows at each": rows, "change": change, "sets": sets,
+                        "no hinge rejected": round(rejected / sets, 3), "right number": round(found / sets, 3),
+                        "statistical": round(verdicts.count("statistical") / sets, 3)}  # fmt: skip
+            row |= {"cover, told": round(float(covered) / sets, 3) if change else ""}
+            yield row | {"RMSE, told": round(float(np.sqrt(np.mean(np.square(off)))), 3) if change else ""}
+
+
 def _tables(track: Track) -> Iterator[Row]:
     text = run_r(TABLES)
     if text is None:
         raise ImportError("The tables come with R's package segmented: apt-get install r-base-core r-cran-segmented.")
     for part in track(text.split("#")[1:], "tables"):
         head, *lines = part.strip().splitlines()
-        name, K, *figures = head.split()
-        x, y = np.array([line.split() for line in lines], dtype=float).T
+        name, family, number, *figures = head.split()
+        K = int(number)
+        x, y, w = np.array([line.split() for line in lines], dtype=float).T
+        rows = (x[:, None], y, w)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the verdict says it
-            told = nr.HingeRegression(int(K), estimate="least_squares").fit(x[:, None], y)
-            free = nr.HingeRegression().fit(x[:, None], y)
-        rss = float(np.sum((y - told.predict(x[:, None])) ** 2))
+            told = nr.HingeRegression(K, family=family, estimate="least_squares").fit(*rows)
+            free = nr.HingeRegression(family=family).fit(*rows)
+        mean = told.predict(x[:, None])
+        left = float(np.sum((y - mean) ** 2) if family == "normal" else FAMILIES[family].deviance(y, mean, w).sum())
+        errors = [line.error for line in told.estimates(method="wald") if line.name.startswith("break")]
         assert free.certificate_ is not None
-        yield {"table": name, "rows": len(x), "breaks told": K,
-               "breaks": " ".join(f"{place:.5g}" for place in told.breakpoints_), "RSS": f"{rss:.6g}",
-               "R breaks": " ".join(f"{float(place):.5g}" for place in figures[:-1]),
-               "R RSS": f"{float(figures[-1]):.6g}", "breaks found": free.n_hinges_,
-               "verdict": free.certificate_.verdict, "because": _objection(free.certificate_)}  # fmt: skip
+        row: Row = {"table": name, "rows": len(x), "breaks told": K, "breaks": _six(told.breakpoints_)}
+        row |= {"errors": _six(errors), "RSS or deviance": _six([left]), "R breaks": _six(figures[:K])}
+        row |= {"R errors": _six(figures[K:-1]), "R RSS or deviance": _six(figures[-1:])}
+        row |= {"breaks found": free.n_hinges_, "verdict": free.certificate_.verdict}
+        yield row | {"because": _objection(free.certificate_)}
+
+
+def _six(values: Sequence[object] | np.ndarray) -> str:
+    return " ".join(f"{float(str(value)):.6g}" for value in values)
 
 
 def _objection(certificate: nr.Certificate) -> str:
@@ -144,5 +191,6 @@ EXPERIMENTS = (
     Experiment("hinges-doses", "Repeated doses and rounded outputs", _doses),
     Experiment("hinges-outliers", "Outliers and robust losses", _outliers),
     Experiment("hinges-weak", "One input, noise twice the change of slope", _weak),
+    Experiment("hinges-counts", "Shares and counts: binomial and Poisson outputs", _shares),
     Experiment("hinges-tables", "Tables of R's segmented", _tables),
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import neurecover as nr
 from neurecover import data
 from neurecover.data.formats.csv import read_header
 
@@ -87,3 +88,13 @@ def test_a_line_of_names_is_a_header_beside_an_empty_name(tmp_path: Path) -> Non
     path = tmp_path / "table.csv"
     path.write_text(",b\n1.0,2.0\n")
     assert read_header(path, "table").names == ["", "b"]
+
+
+def test_all_columns_that_cannot_be_read_are_named_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "three.csv"
+    path.write_text("a,when,town,y\n1,2020-01-01,x,4\n2,2020-01-02,y,5\n,2020-01-03,z,3\n")
+    with pytest.raises(ValueError, match=r"'when': expected a number.*'town' \('x'\), 'a' \(values missing\)"):
+        list(nr.open(path).blocks(10))
+    path.write_text("a,b,c,y\n1,,3,4\n2,3,,5\n")
+    with pytest.raises(ValueError, match=r"column 'b': expected a finite number.*So it is in column 'c'"):
+        list(nr.open(path).blocks(10))

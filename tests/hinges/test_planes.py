@@ -8,7 +8,7 @@ from scipy.stats import binom, t
 import neurecover as nr
 from neurecover.certificate.information.plane_posterior import DrawOptions, draw_planes, interval
 from neurecover.exceptions import NotRecoveredWarning
-from neurecover.hinges.checks.planes import no_hinge_p_value
+from neurecover.hinges.checks.planes import further_plane_p_value
 from neurecover.hinges.mixture import Mixture
 from neurecover.hinges.planes import fit_planes, parameters
 
@@ -101,10 +101,11 @@ def test_the_test_of_no_hinge_has_its_size_and_sees_a_hinge() -> None:
     for seed in range(100):
         rng = np.random.default_rng([seed, 41])
         X = rng.standard_normal((80, 3))
-        y = X @ [1.0, -1.0, 0.5] + rng.standard_normal(80)
-        rejected += no_hinge_p_value(X, y, np.ones(80), rng) <= 0.05
+        plane, y = np.column_stack([np.ones(80), X]), X @ [1.0, -1.0, 0.5] + rng.standard_normal(80)
+        rejected += further_plane_p_value(X, y, np.ones(80), plane, rng) <= 0.05
         if seed < 20:
-            seen += no_hinge_p_value(X, y + 3.0 * np.maximum(X[:, 0] + X[:, 1], 0.0), np.ones(80), rng) <= 0.01
+            bent = y + 3.0 * np.maximum(X[:, 0] + X[:, 1], 0.0)
+            seen += further_plane_p_value(X, bent, np.ones(80), plane, rng) <= 0.01
     assert rejected <= binom.ppf(0.9999, 100, 0.05)
     assert seen >= 18
 

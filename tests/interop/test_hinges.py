@@ -211,3 +211,29 @@ def test_outliers_beside_planes_are_named_by_their_rows_and_lose_their_weight(re
     assert len(model.outliers_) <= len(wrong) + 1
     assert any("tukey" in reason for reason in model.certificate_.reasons)
     assert np.abs(model.predict(X) - clean.predict(X)).max() < 0.15 < np.abs(plain.predict(X) - clean.predict(X)).max()
+
+
+def test_cross_validation_is_that_of_fits_to_the_other_rows() -> None:
+    X, y = kinked(11)
+    model = nr.HingeRegression().fit(X, y)
+    errors = model.cross_validate(most=2, folds=5)
+    part = np.argsort(np.argsort(X[:, 0])) % 5
+    expected = np.zeros(3)
+    for own in range(5):
+        for k in range(3):
+            other = nr.HingeRegression(k, estimate="least_squares").fit(X[part != own], y[part != own])
+            expected[k] += np.sum((other.predict(X[part == own]) - y[part == own]) ** 2) / len(y)
+    np.testing.assert_allclose(errors, expected, rtol=1e-9)
+    assert errors[1] < 0.5 * errors[0]
+    assert "rows left out, 5 folds" in model.summary(folds=5)
+    with pytest.raises(ValueError, match="folds"):
+        model.cross_validate(folds=1)
+
+
+def test_cross_validation_of_counts_is_their_deviance() -> None:
+    rng = np.random.default_rng(12)
+    x = np.sort(rng.uniform(0.0, 10.0, 150))
+    y = rng.poisson(np.exp(2.0 - 0.3 * x + 0.6 * np.maximum(x - 4.0, 0.0)))
+    errors = nr.HingeRegression(1, family="poisson").fit(x[:, None], y).cross_validate(folds=5)
+    assert errors[1] < 0.8 * errors[0]
+    assert errors[1] == pytest.approx(1.0, abs=6.0 * (2.0 / 150) ** 0.5)  # a deviance has the mean of about one

@@ -9,6 +9,8 @@ import numpy as np
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays
 
 _FEWEST_DOF = 3.0  # with fewer degrees of freedom, an estimate of the noise is too uncertain to use
+_SCATTER = 0.01  # p-value below which shares or counts scatter more than their family says
+_LEAST = 2.0  # of information in a segment, whose line has two numbers
 _FURTHER = 0.01  # p-value below which the number of hinges counts as too small
 
 
@@ -19,7 +21,8 @@ class Segments:
     `no_hinge` is the p-value of a straight line, `further` that of this number of hinges against up to three more.
     `correlation` is that of successive residuals, with its z-score and p-value. `rival` names another shape that is
     `ahead` in BIC or another measure; it is empty if there is none. `outliers` are rows, and `errors` the standard
-    errors of the network's arrays.
+    errors of the network's arrays. Of shares and counts `scatter` is Pearson's χ², its degrees of freedom and p-value,
+    and `least` the smallest information in a segment, in rows of variance one.
     """
 
     n_rows: float
@@ -43,6 +46,8 @@ class Segments:
     level: float
     serial_level: float
     ahead_limit: float
+    scatter: tuple[float, float, float] | None = None
+    least: float = np.inf
 
 
 def certify_segments(facts: Segments) -> Certificate:
@@ -50,7 +55,7 @@ def certify_segments(facts: Segments) -> Certificate:
     enough = facts.dof >= _FEWEST_DOF
     checks = (
         _segments(facts),
-        Check("rounding", facts.exact, facts.noise, None, f"The residual's standard deviation is {facts.noise:.3g}."),
+        Check("rounding", facts.exact, facts.noise, None, _noise_in_words(facts)),
         Check(
             "rows",
             enough,
@@ -79,8 +84,11 @@ def certify_segments(facts: Segments) -> Certificate:
             else "No other shape that was tried does better.",
         ),
         _outliers(facts),
+        *_counts(facts),
         Check("prediction", bool(np.isfinite(facts.noise)), facts.noise, None, "The line predicts within the noise."),
     )
+    if facts.scatter is not None:  # the noise has no size of its own
+        return Certificate(checks, np.nan, None, int(facts.n_rows), 0, facts.errors if enough else None)
     variance = facts.noise**2
     expected = variance * (1.0 + facts.n_parameters / facts.n_rows)
     errors = facts.errors if enough else None
@@ -90,8 +98,40 @@ def certify_segments(facts: Segments) -> Certificate:
 def _segments(facts: Segments) -> Check:
     K = facts.n_hinges
     count = "A straight line does as well as hinges" if K == 0 else _hinges_in_words(K)
+    how = f"{facts.loss} loss" if facts.scatter is None else f"{facts.loss} outputs"
     chosen = "told" if facts.told else "found by tests and their posterior"
-    return Check("segments", True, float(K), None, f"{count} ({chosen}), {facts.n_rows:g} rows, {facts.loss} loss.")
+    return Check("segments", True, float(K), None, f"{count} ({chosen}), {facts.n_rows:g} rows, {how}.")
+
+
+def _noise_in_words(facts: Segments) -> str:
+    if facts.scatter is not None:
+        return f"The size of the noise is that of {facts.loss} outputs."
+    return f"The residual's standard deviation is {facts.noise:.3g}."
+
+
+def _counts(facts: Segments) -> tuple[Check, ...]:
+    if facts.scatter is None:
+        return ()
+    square, dof, p = facts.scatter
+    said = " more than its family says, so that intervals and p-values are too small" if p < _SCATTER else ""
+    return (
+        Check(
+            "dispersion",
+            p >= _SCATTER,
+            p,
+            _SCATTER,
+            f"Pearson's χ² is {square:.4g} with {dof:g} degrees of freedom (p = {p:.3g}): the output scatters"
+            f"{said or ' as its family says'}.",
+        ),
+        Check(
+            "bounds",
+            facts.least >= _LEAST,
+            facts.least,
+            _LEAST,
+            f"The segment that tells least has the information of {facts.least:.3g} rows of variance one.",
+            "Ask for fewer hinges: a segment with almost no events, or nothing else, has no line of its own.",
+        ),
+    )
 
 
 def _hinges_in_words(count: int) -> str:
@@ -123,9 +163,9 @@ def _outliers(facts: Segments) -> Check:
     named = f"Rows far off the fit: {', '.join(map(str, rows[:10]))}{', …' if len(rows) > 10 else ''}."
     return Check(
         "outliers",
-        facts.loss != "squared" or not rows,
+        facts.loss in ("huber", "tukey") or not rows,
         float(len(rows)),
         0.0,
         named if rows else "No row is far off the fit.",
-        "Use loss='tukey', which gives them no weight.",
+        "Use loss='tukey', which gives them no weight." if facts.scatter is None else "Look at these rows.",
     )

@@ -78,11 +78,13 @@ NEEDS_OF_SEGMENTS = {
     "statistical": ("segments", "rows", "hinges", "further hinges", "neighbours", "shape", "outliers"),
     "approximate": ("prediction",),
 }
+NEEDS_OF_COUNTS = NEEDS_OF_SEGMENTS | {"statistical": (*NEEDS_OF_SEGMENTS["statistical"], "dispersion", "bounds")}
 # Checks that are among the reasons even if they passed.
 ALWAYS_SAID = (
     "segments",
     "straight line",
     "outliers",
+    "dispersion",
     "rounding",
     "digits",
     "noise",
@@ -279,7 +281,7 @@ def needs_of(checks: tuple[Check, ...]) -> dict[str, tuple[str, ...]]:
     """Return the checks that each verdict needs; those for labels and broken lines differ from those for outputs."""
     names = {check.name for check in checks}
     if "segments" in names:
-        return NEEDS_OF_SEGMENTS
+        return NEEDS_OF_COUNTS if "dispersion" in names else NEEDS_OF_SEGMENTS
     return NEEDS_OF_LABELS if "labels" in names else NEEDS
 
 

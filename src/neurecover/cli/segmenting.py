@@ -47,8 +47,14 @@ def segmented(
     drop: Drop = None,
     dropna: DropNa = False,
     loss: Loss = "squared",
+    family: Annotated[
+        str, typer.Option(help="normal, binomial (shares, weights say of how many) or poisson (counts).")
+    ] = "normal",
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     intervals: Annotated[str, typer.Option(help="posterior, profile or wald.")] = "posterior",
+    folds: Annotated[
+        int, typer.Option(min=0, help="Cross-validate the number of breaks in as many parts; 0 for not.")
+    ] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network.")] = None,
     seed: Seed = 0,
     json: Json = False,
@@ -63,6 +69,7 @@ def segmented(
       neurecover segmented data.csv --x dose --y response --hinges 1 --loss tukey --json
     """
     check_choice("--loss", loss, LOSSES)
+    check_choice("--family", family, ("normal", "binomial", "poisson"))
     check_choice("--intervals", intervals, ("posterior", "profile", "wald"))
     if not 0.0 < level < 1.0:
         raise ValueError(f"--level needs a number between 0 and 1, as 0.95. Got {level:g} instead.")
@@ -72,7 +79,7 @@ def segmented(
     if source.n_outputs != 1:
         raise ValueError(f"segmented needs one output. Got {source.n_outputs} instead: name it with --y.")
     X, Y = source.collect()
-    model = nr.HingeRegression(hinges, loss=loss, random_state=seed)
+    model = nr.HingeRegression(hinges, loss=loss, family=family, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the verdict's reasons say the same
         model.fit(_named(X, source.input_names), Y[:, 0], sample_weight=source.weights())
@@ -84,6 +91,7 @@ def segmented(
         facts = {"inputs": source.input_names, "output": source.output_names[0], "n_hinges": model.n_hinges_}
         facts |= {"assumed": source.base.assumed}
         table = [dataclasses.asdict(line) for line in model.estimates(level, intervals)]
+        facts |= {"cross_validated": list(model.cross_validate(folds=folds))} if folds else {}
         facts |= {"estimates": table, "level": level, "intervals": intervals, "verdict": verdict}
         facts |= {"reasons": () if certificate is None else certificate.reasons, "file": out}
         machine.answer(facts)
@@ -91,7 +99,7 @@ def segmented(
         if source.base.assumed:
             say(as_options(source.base.assumed))
         say(f"{source.output_names[0]} by {', '.join(source.input_names)}")
-        terminal.out.print(as_options(model.summary(level, intervals)), markup=False, highlight=False)
+        terminal.out.print(as_options(model.summary(level, intervals, folds)), markup=False, highlight=False)
         if out is not None:
             say(f"Wrote the network to {out}.")
     raise typer.Exit(OK if verdict is None else STATUS[verdict])

@@ -192,7 +192,9 @@ class Source:
                 f"{where}: expected numbers up to {LARGEST:.0e}, whose squares can be added. "
                 f"Got {block[i, j]} instead; give the column in other units."
             )
-        raise ValueError(f"{where}: expected a finite number. Got {block[i, j]} instead; {self.without_a_value}.")
+        others = [repr(names[k]) for k in np.flatnonzero(~np.isfinite(block).all(axis=0)) if k != j]
+        too = f" So it is in column{'s' * (len(others) > 1)} {', '.join(others)}." if others else ""
+        raise ValueError(f"{where}: expected a finite number. Got {block[i, j]} instead; {self.without_a_value}.{too}")
 
     def __repr__(self) -> str:
         n = "an unknown number of" if self.n_samples is None else self.n_samples

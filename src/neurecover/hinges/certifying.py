@@ -32,7 +32,8 @@ def certify_line(found: Segmented, covariance: np.ndarray) -> Certificate:
     made = certify_segments(certificate_facts(found, ParameterArrays(arrays | {"c": errors[:1]})))
     if found.exact:
         return made
-    made = replace(made, likelihood=Likelihood(found.fit.rss, round(found.points.n), found.fit.n_parameters))
+    if found.dispersion is None:
+        made = replace(made, likelihood=Likelihood(found.fit.rss, round(found.points.n), found.fit.n_parameters))
     if made.verdict != "statistical":
         return made
     # The network's parameters are W = 1, b = −ψ, A, C, c.
@@ -44,13 +45,13 @@ def certify_line(found: Segmented, covariance: np.ndarray) -> Certificate:
 
 def certificate_facts(found: Segmented, errors: ParameterArrays, options: HingeOptions = DEFAULTS) -> Segments:
     """Gather what the checks look at; `errors` are those of the network's arrays."""
-    points, rival = found.points, found.rival
+    points, rival, dispersion = found.points, found.rival, found.dispersion
     return Segments(
-        n_rows=points.n,
+        n_rows=points.n if dispersion is None else float(len(points)),
         n_hinges=found.n_hinges,
         told=found.told,
         loss=found.loss,
-        dof=found.dof,
+        dof=found.dof if dispersion is None else float(len(points) - found.fit.n_parameters),
         noise=found.noise,
         exact=found.exact,
         no_hinge=found.no_hinge.p_value,
@@ -67,4 +68,6 @@ def certificate_facts(found: Segmented, errors: ParameterArrays, options: HingeO
         level=options.level,
         serial_level=options.serial,
         ahead_limit=options.ahead if rival is None else rival.limit,
+        scatter=None if dispersion is None else (dispersion.square, dispersion.dof, dispersion.p_value),
+        least=np.inf if dispersion is None else dispersion.least,
     )

@@ -9,6 +9,7 @@ hinges of loud stretches, and that test is asked for more.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from neurecover.hinges.checks.spread import unequal_noise
 from neurecover.hinges.options import DEFAULTS, HingeOptions
 from neurecover.hinges.points import Points
 from neurecover.hinges.posterior import log_evidence
-from neurecover.hinges.search import BrokenLine, best_breaks
+from neurecover.hinges.search import BrokenLine
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,46 +33,72 @@ class Counted:
     evidence: tuple[float, ...]
 
 
+class Problem(Protocol):
+    """What is fitted: rows with noise of their own size (`Squares`), or shares and counts (`families.Likelihood`)."""
+
+    @property
+    def floor(self) -> float:
+        """The sum of squares below which a residual is rounding."""
+
+    def fit(self, K: int) -> BrokenLine:
+        """Return the best fit with K breaks."""
+
+    def rows_of(self, fit: BrokenLine) -> Rows:
+        """Return the rows by themselves, in the units of the fit's points."""
+
+    def bic(self, fit: BrokenLine) -> float:
+        """Return BIC of a fit."""
+
+    def beyond_squares(self, fit: BrokenLine, straight: BrokenLine) -> float:
+        """Return by how much log L gains more over a straight line than the sums of squares of the fit's points say."""
+
+    def outliers(self, fit: BrokenLine) -> np.ndarray:
+        """Return the rows far off the fit."""
+
+
 def rounding_floor(points: Points) -> float:
     """Return the sum of squares that rounding alone leaves: a few last digits of outputs of their own size."""
     largest = float(np.abs(points.y).max(initial=0.0)) + abs(points.level)
     return points.n * (8.0 * np.finfo(float).eps * max(largest, np.finfo(float).tiny)) ** 2
 
 
-def count_hinges(points: Points, rows: Rows, rng: np.random.Generator, options: HingeOptions = DEFAULTS) -> Counted:
+def count_hinges(problem: Problem, rng: np.random.Generator, options: HingeOptions = DEFAULTS) -> Counted:
     """Choose the number of hinges."""
-    floor = rounding_floor(points)
+    fits, tests = [problem.fit(0)], []
+    points, floor = fits[0].points, problem.floor
     # A hinge costs two parameters, and the noise wants a degree of freedom per parameter at least.
-    most = min(options.most, points.room_for(options), max(int(points.n - 4) // 4, 0))
-    fits, tests = [best_breaks(points, 0, options)], []
+    most = min(options.most, points.room_for(options), max(int(points.total - 4) // 4, 0))
     for k in range(most + 1):
         if fits[k].rss <= floor:
             break
-        tests.append(further_hinges(points, rows, fits[k].breaks, rng, options))
-        if tests[-1].p_value > _limit(points, rows, fits[k], options) or k == most:
+        rows = problem.rows_of(fits[k])
+        tests.append(further_hinges(fits[k].points, rows, fits[k].breaks, rng, options))
+        if tests[-1].p_value > _limit(rows, fits[k], options) or k == most:
             break
-        fits.append(best_breaks(points, k + 1, options))
-    bic = tuple(fit.bic(floor) for fit in fits)
-    evidence = _evidence(fits, bic, options)
+        fits.append(problem.fit(k + 1))
+    bic = tuple(problem.bic(fit) for fit in fits)
+    evidence = _evidence(problem, fits, bic, options)
     first = 1 if len(fits) > 1 else 0
     return Counted(fits[first + int(np.argmax(evidence[first:]))], tuple(tests), bic, evidence)
 
 
-def _limit(points: Points, rows: Rows, fit: BrokenLine, options: HingeOptions) -> float:
+def _limit(rows: Rows, fit: BrokenLine, options: HingeOptions) -> float:
     """Return the p-value of the test of further hinges up to which one more is fitted."""
     if len(fit.breaks) == 0:
         return options.level
-    z = points.z[rows.group]
+    z = fit.points.z[rows.group]
     unequal = unequal_noise(z, rows.y - fit(z), rows.weight) <= options.unequal
     return options.admitted_unequal if unequal else options.admitted
 
 
-def _evidence(fits: list[BrokenLine], bic: tuple[float, ...], options: HingeOptions) -> tuple[float, ...]:
+def _evidence(
+    problem: Problem, fits: list[BrokenLine], bic: tuple[float, ...], options: HingeOptions
+) -> tuple[float, ...]:
     """Return the log of every number's probability over that of none, by BIC where breaks are too many to integrate."""
     found: list[float] = []
     for k, fit in enumerate(fits):
         if k <= len(options.evidence_nodes):
-            found.append(log_evidence(fit, options))
+            found.append(log_evidence(fit, options) + problem.beyond_squares(fit, fits[0]))
         else:
             found.append(found[-1] - 0.5 * (bic[k] - bic[k - 1]))
     return tuple(found)

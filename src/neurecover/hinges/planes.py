@@ -13,7 +13,8 @@ import numpy as np
 
 from neurecover.certificate import Check, Draws, ParameterArrays, draw_planes
 from neurecover.data import ArraySource
-from neurecover.hinges.checks.planes import no_hinge_p_value
+from neurecover.hinges.checks.planes import further_plane_p_value
+from neurecover.hinges.options import DEFAULTS
 from neurecover.hinges.robust import pseudo_values
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline import recover
@@ -63,6 +64,8 @@ def fit_planes(
 ) -> Planes:
     """Fit hinge planes to X (n, d) and y (n,); their number by BIC where it is not told.
 
+    More of them are tried as long as the test of further planes does not rule them out.
+
     With a robust loss it is least squares on pseudo-values (`pipeline.robust`), first of clipped outputs.
     """
     if loss == "squared":
@@ -103,8 +106,12 @@ def _by_squares(
     flat = _plane(places, means, total)
     tried: list[tuple[Recovery[Network | DeepNetwork] | None, Network]] = [(None, flat)]
     bic = [_bic(flat, places, means, total, within, n)]
+    rows, tests = (places, means, total), as_generator(random_state, "no hinge")
+    no_hinge = further_plane_p_value(*rows, _scaled_jacobian(flat, places), tests)
     for k in [n_hinges] if n_hinges else range(1, most + 1) if n_hinges is None else []:
         if k * (X.shape[1] + 1) + X.shape[1] + 1 >= len(places) - 5 or (n_hinges is None and bic[-1] == -np.inf):
+            break
+        if n_hinges is None and not _wants_more(tried[-1][1], rows, no_hinge, tests):
             break
         alike = bool(np.all(total == total[0]))
         found = recover(places, means, k, affine=True, random_state=random_state,
@@ -125,13 +132,30 @@ def _by_squares(
     inverse = arrays @ np.linalg.pinv((root * J).T @ (root * J)) @ arrays.T
     covariance = _with_turned_sides(inverse, network, (places, means, total), rss / dof)
     errors = _unflatten(np.sqrt(np.maximum(np.diag(covariance), 0.0)), network)
-    rows, noise = (places, means, total), float(np.sqrt(rss / dof))
+    noise = float(np.sqrt(rss / dof))
     outliers = far_rows((given[1] - network(given[0])[:, 0])[:, None], network.n_parameters)
     if recovery is not None and recovery.certificate.verdict in ("approximate", "failed"):
         recovery = _with_outliers(recovery, outlier_check(network, ArraySource(given[0], given[1][:, None])))
     exact = chosen > 0 and bic[chosen] == -np.inf  # without noise any hinge is beyond doubt
-    no_hinge = 0.0 if exact else no_hinge_p_value(*rows, as_generator(random_state, "no hinge"))
+    no_hinge = 0.0 if exact else no_hinge
     return Planes(recovery, network, covariance, errors, dof, noise, tuple(bic), rows, within, no_hinge, outliers)
+
+
+def _wants_more(
+    network: Network, rows: tuple[np.ndarray, np.ndarray, np.ndarray], no_hinge: float, rng: np.random.Generator
+) -> bool:
+    """Tell whether another hinge plane is worth a search: by the test of further ones, at the levels of one input."""
+    if network.n_hidden == 0:
+        return no_hinge <= DEFAULTS.level
+    return further_plane_p_value(*rows, _scaled_jacobian(network, rows[0]), rng) <= DEFAULTS.admitted
+
+
+def _scaled_jacobian(network: Network, X: np.ndarray) -> np.ndarray:
+    """Return ∂y/∂θ at X (n, P), from inputs about their mean, in columns of unit length."""
+    centre = X.mean(axis=0)
+    J = _jacobian(Network(network.W, network.b + network.W @ centre, network.A, network.c), X - centre)
+    sizes = np.linalg.norm(J, axis=0)
+    return J / np.where(sizes > 0.0, sizes, 1.0)
 
 
 def _with_outliers(

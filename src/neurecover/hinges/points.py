@@ -10,7 +10,7 @@ z = (x − centre)/size, in [−1, 1]; the mean is subtracted from the output.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class Points:
     """Distinct inputs `z` (m,) in ascending order, the weights `w` and the mean outputs `y` of their rows.
 
     `within` is Σ (y − ȳ)² inside the groups and `n` the sum of all weights. x = centre + size z; y + level is the
-    output itself.
+    output itself. `prior` are the degrees of freedom with which the noise is known beforehand.
     """
 
     z: np.ndarray
@@ -33,6 +33,7 @@ class Points:
     centre: float
     size: float
     level: float
+    prior: float = 0.0
 
     @classmethod
     def of(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Points:
@@ -47,6 +48,19 @@ class Points:
         centre = 0.5 * (places[0] + places[-1])
         size = float(0.5 * (places[-1] - places[0])) or 1.0
         return cls((places - centre) / size, w, means, within, float(weight.sum()), float(centre), size, level)
+
+    def with_known_noise(self, rss: float, n_parameters: int) -> Points:
+        """Return points whose noise is known to have variance one, where a fit leaves `rss`.
+
+        Knowing it is having seen many more rows that told of nothing else, here a million.
+        """
+        total = self.n + 1e6
+        return replace(self, within=total - n_parameters - rss, prior=1e6)
+
+    @property
+    def total(self) -> float:
+        """The weight of all rows and of what is known of the noise beforehand."""
+        return self.n + self.prior
 
     def __len__(self) -> int:
         return len(self.z)

@@ -48,7 +48,7 @@ def posterior(fit: BrokenLine, rng: np.random.Generator, options: HingeOptions =
     """Return the posterior of as many breaks as the least-squares fit has."""
     points, K = fit.points, len(fit.breaks)
     base = Projection.of(points, hinge_columns(points.z, np.zeros(0)))
-    dof = max(points.n - base.basis.shape[1] - K, 1.0)
+    dof = max(points.total - base.basis.shape[1] - K, 1.0)
     if K == 0:
         sets, places, log_prior = np.zeros((1, 0), dtype=int), np.zeros(0), np.zeros(1)
     else:
@@ -100,7 +100,7 @@ def log_evidence(fit: BrokenLine, options: HingeOptions = DEFAULTS) -> float:
         return -np.inf
     sums = base.hinges(nodes.places)
     rss = np.maximum(base.rss - np.square(solve_sets(sums.A, sums.b, sets)[1]).sum(axis=0), fit.rss)
-    dof = max(points.n - base.basis.shape[1] - K, 1.0)
+    dof = max(points.total - base.basis.shape[1] - K, 1.0)
     logs = log_widths - 0.5 * dof * np.log(np.maximum(rss, np.finfo(float).tiny) / base.rss)
     # K places in order, `gap` ranks apart: of lengthᴷ / K! what is left when the gaps are cut out.
     gap = points.gap(options)
@@ -182,7 +182,7 @@ def _coarse_marginals(fit: BrokenLine, coarse: np.ndarray, base: Projection, opt
 def _masses(fit: BrokenLine, sums: HingeSums, sets: np.ndarray, rss: float) -> np.ndarray:
     """Return the weight of every set (T,), the largest one."""
     left = np.maximum(rss - np.square(solve_sets(sums.A, sums.b, sets)[1]).sum(axis=0), fit.rss)
-    logs = -0.5 * (fit.points.n - 2.0 - len(fit.breaks)) * np.log(np.maximum(left, np.finfo(float).tiny))
+    logs = -0.5 * (fit.points.total - 2.0 - len(fit.breaks)) * np.log(np.maximum(left, np.finfo(float).tiny))
     return np.exp(logs - logs.max(initial=-np.inf))
 
 
@@ -197,7 +197,7 @@ def _asymptotic_errors(fit: BrokenLine) -> np.ndarray:
     """Return the standard errors of the breaks to first order, no wider than the range."""
     J, K = tangent_columns(fit.points.z, fit.breaks), len(fit.breaks)
     J = np.sqrt(fit.points.w)[:, None] * J
-    variance = fit.rss / max(fit.points.n - 2.0 - 2.0 * K, 1.0)
+    variance = fit.rss / max(fit.points.total - 2.0 - 2.0 * K, 1.0)
     steps = np.diag(np.linalg.pinv(J.T @ J))[2 + K :]
     with np.errstate(divide="ignore"):
         errors = np.sqrt(variance * np.maximum(steps, 0.0)) / np.abs(fit.coefficients[2:])

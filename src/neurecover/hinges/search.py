@@ -49,8 +49,8 @@ class BrokenLine:
 
     def bic(self, floor: float) -> float:
         """Return n log(RSS/n) + log(n) (2 + 2K); below `floor` a sum of squares is rounding."""
-        n = self.points.n
-        return n * float(np.log(max(self.rss, floor) / n)) + float(np.log(n)) * self.n_parameters
+        n, total = self.points.n, self.points.total
+        return total * float(np.log(max(self.rss, floor) / total)) + float(np.log(n)) * self.n_parameters
 
 
 def best_breaks(points: Points, K: int, options: HingeOptions = DEFAULTS) -> BrokenLine:

@@ -10,12 +10,13 @@ from scipy.special import stdtrit
 from neurecover.hinges.checks.further import FurtherHinges, Rows, further_hinges
 from neurecover.hinges.checks.rivals import Rival, best_rival
 from neurecover.hinges.checks.serial import Serial, serial_correlation
-from neurecover.hinges.counting import Counted, count_hinges, rounding_floor
+from neurecover.hinges.counting import Counted, Problem, count_hinges, rounding_floor
+from neurecover.hinges.families import FAMILIES, Dispersion, Likelihood
 from neurecover.hinges.options import DEFAULTS, HingeOptions
 from neurecover.hinges.points import Points
 from neurecover.hinges.posterior import Posterior, posterior
 from neurecover.hinges.projection import hinge_columns, tangent_columns
-from neurecover.hinges.robust import first_curve, pseudo_values
+from neurecover.hinges.robust import PseudoValues, first_curve, pseudo_values
 from neurecover.hinges.search import BrokenLine, best_breaks
 
 
@@ -49,7 +50,7 @@ class Estimated:
 
     @property
     def dof(self) -> float:
-        return self.points.n - self.fit.n_parameters
+        return self.points.total - self.fit.n_parameters
 
     @property
     def noise(self) -> float:
@@ -63,7 +64,8 @@ class Segmented(Estimated):
 
     `no_hinge` tests a straight line, `further` this number of hinges, both against up to three more. `outliers` are
     rows (positions) far off the fit. Where their number was sought, `bic` is that of 0, 1, … hinges and `evidence` the
-    log of their probability over that of none. `exact` says that the residual is rounding.
+    log of their probability over that of none. `exact` says that the residual is rounding. `loss` is what is made
+    least, or the family of shares and counts, whose `dispersion` says whether rows scatter as it says.
     """
 
     no_hinge: FurtherHinges
@@ -76,6 +78,7 @@ class Segmented(Estimated):
     exact: bool
     loss: str
     told: bool
+    dispersion: Dispersion | None = None
 
 
 def segment(
@@ -87,50 +90,121 @@ def segment(
     estimate: str,
     rng: np.random.Generator,
     options: HingeOptions = DEFAULTS,
+    family: str = "normal",
 ) -> Segmented:
     """Fit broken lines to the rows x (n,), y (n,)."""
+    if family != "normal":
+        counts = Likelihood.of(FAMILIES[family], x, y, weight, options)
+        made = _examined(counts, n_hinges, estimate, rng, options)
+        return replace(made, loss=family, dispersion=counts.dispersion(made.fit))
     if loss == "squared":
-        return _by_squares(x, y, weight, n_hinges, estimate, rng, options)
+        return _examined(Squares.of(x, y, weight, options), n_hinges, estimate, rng, options)
+    values, line = _by_pseudo_values(x, y, weight, n_hinges, loss, rng, options)
+    found = _examined(Squares.of(x, values.y, weight, options), len(line.breaks), estimate, rng, options)
+    return replace(found, outliers=np.flatnonzero(values.outliers), loss=loss, told=n_hinges is not None)
+
+
+def fitted_line(
+    x: np.ndarray, y: np.ndarray, weight: np.ndarray, n_hinges: int, loss: str, family: str = "normal"
+) -> BrokenLine:
+    """Return the fit alone, without posterior and tests."""
+    if family != "normal":
+        problem: Problem = Likelihood.of(FAMILIES[family], x, y, weight, DEFAULTS)
+    elif loss == "squared":
+        problem = Squares.of(x, y, weight, DEFAULTS)
+    else:
+        return _by_pseudo_values(x, y, weight, n_hinges, loss, np.random.default_rng(0), DEFAULTS)[1]
+    return problem.fit(n_hinges)
+
+
+def _by_pseudo_values(
+    x: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None,
+    n_hinges: int | None,
+    loss: str,
+    rng: np.random.Generator,
+    options: HingeOptions,
+) -> tuple[PseudoValues, BrokenLine]:
+    """Return the pseudo-values of a robust loss when the breaks stay, and the line through them."""
     values = pseudo_values(y, first_curve(x, y), 2, loss)
-    found, before = None, np.zeros(0)
+    before = np.zeros(0)
     for _ in range(20):
-        points = Points.of(x, values.y, weight)
-        rows = Rows.of(points, x, values.y, weight)
-        fit = _fitted(points, rows, n_hinges, rng, options).fit
+        problem = Squares.of(x, values.y, weight, options)
+        points, fit = problem.points, _fitted(problem, n_hinges, rng, options).fit
         fitted = points.level + fit((x - points.centre) / points.size)
         values = pseudo_values(y, fitted, fit.n_parameters, loss)
         places = points.x(fit.breaks)
         if len(places) == len(before) and np.allclose(places, before, rtol=0.0, atol=1e-6 * points.size):
             break
         before = places
-    found = _by_squares(x, values.y, weight, len(before), estimate, rng, options)
-    return replace(found, outliers=np.flatnonzero(values.outliers), loss=loss, told=n_hinges is not None)
+    return values, fit
 
 
-def _fitted(
-    points: Points, rows: Rows, n_hinges: int | None, rng: np.random.Generator, options: HingeOptions
-) -> Counted:
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """Rows with noise of a size that is not known: the `Problem` of least squares."""
+
+    x: np.ndarray
+    y: np.ndarray
+    points: Points
+    rows: Rows
+    floor: float
+    options: HingeOptions
+
+    @classmethod
+    def of(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, options: HingeOptions) -> Squares:
+        """Gather the rows x (n,), y (n,)."""
+        points = Points.of(x, y, weight)
+        return cls(x, y, points, Rows.of(points, x, y, weight), rounding_floor(points), options)
+
+    def fit(self, K: int) -> BrokenLine:
+        """Return the fit with K breaks."""
+        return best_breaks(self.points, K, self.options)
+
+    def rows_of(self, fit: BrokenLine) -> Rows:
+        """Return the rows, which are the same for every fit."""
+        return self.rows
+
+    def bic(self, fit: BrokenLine) -> float:
+        """Return n log(RSS/n) + log(n) for every parameter."""
+        return fit.bic(self.floor)
+
+    def beyond_squares(self, fit: BrokenLine, straight: BrokenLine) -> float:
+        """Return zero: sums of squares are all there is."""
+        return 0.0
+
+    def outliers(self, fit: BrokenLine) -> np.ndarray:
+        """Return the rows whose studentised residual would come up once in a hundred data sets of normal noise."""
+        points = self.points
+        z = (self.x - points.centre) / points.size
+        residual = self.y - points.level - fit(z)
+        dof = points.n - fit.n_parameters - 1.0
+        if dof < 3.0:
+            return np.zeros(0, dtype=int)
+        X = hinge_columns(z, fit.breaks)
+        leverage = np.einsum("ij,jk,ik->i", X, np.linalg.pinv(X.T @ X), X)
+        share = residual**2 / (np.maximum(1.0 - leverage, 1e-3) * fit.rss)
+        t = np.sqrt(share * dof / np.maximum(1.0 - share, 1e-12))
+        return np.flatnonzero(t > -stdtrit(dof, 0.5 * self.options.outlier / len(self.x)))
+
+
+def _fitted(problem: Problem, n_hinges: int | None, rng: np.random.Generator, options: HingeOptions) -> Counted:
     if n_hinges is None:
-        return count_hinges(points, rows, rng, options)
-    return Counted(best_breaks(points, n_hinges, options), (), (), ())
+        return count_hinges(problem, rng, options)
+    return Counted(problem.fit(n_hinges), (), (), ())
 
 
-def _by_squares(
-    x: np.ndarray,
-    y: np.ndarray,
-    weight: np.ndarray | None,
-    n_hinges: int | None,
-    estimate: str,
-    rng: np.random.Generator,
-    options: HingeOptions,
+def _examined(
+    problem: Problem, n_hinges: int | None, estimate: str, rng: np.random.Generator, options: HingeOptions
 ) -> Segmented:
-    points = Points.of(x, y, weight)
-    rows = Rows.of(points, x, y, weight)
-    counted = _fitted(points, rows, n_hinges, rng, options)
-    fit, floor = counted.fit, rounding_floor(points)
+    """Fit, test and estimate."""
+    counted = _fitted(problem, n_hinges, rng, options)
+    fit, floor = counted.fit, problem.floor
+    rows, points = problem.rows_of(fit), fit.points
     exact = fit.rss <= floor
     known = {test.n_hinges: test for test in counted.tests}
-    straight = known.get(0) or further_hinges(points, rows, np.zeros(0), rng, options)
+    straight = known.get(0) or _test(problem, fit if len(fit.breaks) == 0 else problem.fit(0), rng, options)
     if exact and len(fit.breaks):  # without noise any hinge is beyond doubt
         straight = FurtherHinges(0, 0.0)
     nothing = FurtherHinges(len(fit.breaks), 1.0)
@@ -139,7 +213,7 @@ def _by_squares(
     elif len(fit.breaks) == 0:
         further = straight
     else:
-        further = known.get(len(fit.breaks)) or further_hinges(points, rows, fit.breaks, rng, options)
+        further = known.get(len(fit.breaks)) or _test(problem, fit, rng, options)
     order = np.argsort(rows.group, kind="stable")
     z = points.z[rows.group[order]]
     root = np.sqrt(rows.weight[order])
@@ -154,7 +228,7 @@ def _by_squares(
         further,
         serial if not exact else Serial(0.0, 0.0, 1.0),
         None if exact else best_rival(fit, floor, options),
-        np.zeros(0, dtype=int) if exact else _outliers(x, y, points, fit, options),
+        np.zeros(0, dtype=int) if exact else problem.outliers(fit),
         counted.bic,
         counted.evidence,
         exact,
@@ -163,15 +237,5 @@ def _by_squares(
     )
 
 
-def _outliers(x: np.ndarray, y: np.ndarray, points: Points, fit: BrokenLine, options: HingeOptions) -> np.ndarray:
-    """Return the rows whose studentised residual would come up once in a hundred data sets of normal noise."""
-    z = (x - points.centre) / points.size
-    residual = y - points.level - fit(z)
-    dof = points.n - fit.n_parameters - 1.0
-    if dof < 3.0:
-        return np.zeros(0, dtype=int)
-    X = hinge_columns(z, fit.breaks)
-    leverage = np.einsum("ij,jk,ik->i", X, np.linalg.pinv(X.T @ X), X)
-    share = residual**2 / (np.maximum(1.0 - leverage, 1e-3) * fit.rss)
-    t = np.sqrt(share * dof / np.maximum(1.0 - share, 1e-12))
-    return np.flatnonzero(t > -stdtrit(dof, 0.5 * options.outlier / len(x)))
+def _test(problem: Problem, fit: BrokenLine, rng: np.random.Generator, options: HingeOptions) -> FurtherHinges:
+    return further_hinges(fit.points, problem.rows_of(fit), fit.breaks, rng, options)

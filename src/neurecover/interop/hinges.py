@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
-from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn.base import BaseEstimator, RegressorMixin, _fit_context, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -19,16 +19,19 @@ from neurecover.data.opening import check_frame
 from neurecover.exceptions import NotRecoveredWarning
 from neurecover.excerpt import Excerpt
 from neurecover.hinges.certifying import as_network, certify_line
+from neurecover.hinges.families import FAMILIES
 from neurecover.hinges.inference import METHODS, Estimate, covariance, predict_errors, table
 from neurecover.hinges.options import DEFAULTS
 from neurecover.hinges.planes import Planes, fit_planes, parameter_names, parameters, prediction_errors
-from neurecover.hinges.segmented import Segmented, segment
+from neurecover.hinges.segmented import Segmented, fitted_line, segment
 from neurecover.models import DeepNetwork, Network
 from neurecover.random import as_generator
 from neurecover.results import Recovery, Stage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+LINKS = {"binomial": "logit", "poisson": "logarithm"}
 
 
 class HingeRegression(RegressorMixin, BaseEstimator):
@@ -48,7 +51,13 @@ class HingeRegression(RegressorMixin, BaseEstimator):
 
     estimate : {"posterior", "least_squares"}, default="posterior"
         Which breaks are reported for one input: the posterior means, which are closer to the truth where the noise is
-        large, or those with the least sum of squares.
+        large, or those with the least sum of squares (with a family: of maximum likelihood).
+
+    family : {"normal", "binomial", "poisson"}, default="normal"
+        What the output is, for one input. Binomial: shares in y with `sample_weight` rows each, or zeros and ones,
+        whose logit has breaks. Poisson: counts, or rates with their exposure in `sample_weight`, whose logarithm has
+        breaks.
+        `predict` returns means; `network_` and the estimates are of the logit or the logarithm.
 
     random_state : int, RandomState instance, Generator or None, default=0
         The seed of the tests' draws and of the search in several inputs.
@@ -106,6 +115,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         "n_hinges": [Interval(Integral, 0, None, closed="left"), None],
         "loss": [StrOptions({"squared", "huber", "tukey"})],
         "estimate": [StrOptions({"posterior", "least_squares"})],
+        "family": [StrOptions({"normal", *FAMILIES})],
         "random_state": ["random_state", np.random.Generator],
     }
 
@@ -114,11 +124,13 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         n_hinges: int | None = None,
         loss: str = "squared",
         estimate: str = "posterior",
+        family: str = "normal",
         random_state: Any = 0,
     ) -> None:
         self.n_hinges = n_hinges
         self.loss = loss
         self.estimate = estimate
+        self.family = family
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -147,15 +159,19 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         y = np.asarray(y, dtype=np.float64)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if self.family != "normal" and (X.shape[1] > 1 or self.loss != "squared"):
+            told = f"{X.shape[1]} inputs" if X.shape[1] > 1 else f"loss='{self.loss}'"
+            raise ValueError(f"family='{self.family}' is for one input and loss='squared'. Got {told} instead.")
         self._rows = X, y
+        self._weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         (self._fit_line if X.shape[1] == 1 else self._fit_planes)(X, y, sample_weight)
         return self
 
     def _fit_line(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
         began = time.perf_counter()
         rng = as_generator(self.random_state, "hinges")
-        self._found: Segmented | Planes = segment(X[:, 0], y, weight, self.n_hinges, self.loss, self.estimate, rng)
-        found = self._found
+        found = segment(X[:, 0], y, weight, self.n_hinges, self.loss, self.estimate, rng, family=self.family)
+        self._found: Segmented | Planes = found
         self.n_hinges_, self.network_ = found.n_hinges, as_network(found)
         self.covariance_ = covariance(found)
         figures = {line.name: line for line in table(found, 0.95, "posterior")}
@@ -192,7 +208,8 @@ class HingeRegression(RegressorMixin, BaseEstimator):
     def _excerpt(self, X: np.ndarray, y: np.ndarray) -> Excerpt:
         """Return what the pictures of the recovery show, with the names of the columns."""
         names = tuple(self._input_names()), (self._output,)
-        return Excerpt.of_answers(X, self.network_, y[:, None], self.network_(X), *names)
+        fitted = self.network_(X) if self.family == "normal" else FAMILIES[self.family].mean(self.network_(X))
+        return Excerpt.of_answers(X, self.network_, y[:, None], fitted, *names)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the fitted values.
@@ -215,19 +232,27 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
+        if return_std:
+            return self._with_errors(X)
         y = self.network_(X)[:, 0]
-        return (y, self._errors(X)) if return_std else y
+        return y if self.family == "normal" else FAMILIES[self.family].mean(y)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
         """Return intervals (n_samples, 2) that hold the output of a further row with the probability `level`."""
+        if self.family != "normal":
+            raise ValueError(f"The output of a further row has an interval for family='normal'. Got '{self.family}'.")
         y, error = self.predict(X, return_std=True)
         reach = stdtrit(max(self._found.dof, 1.0), 0.5 + 0.5 * level) * np.hypot(error, self._found.noise)
         return np.column_stack([y - reach, y + reach])
 
-    def _errors(self, X: np.ndarray) -> np.ndarray:
-        if isinstance(self._found, Segmented):
-            return predict_errors(self._found, X[:, 0])
-        return prediction_errors(self._found, X)
+    def _with_errors(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the predictions (n,) and their standard errors."""
+        y, found = self.network_(X)[:, 0], self._found
+        errors = predict_errors(found, X[:, 0]) if isinstance(found, Segmented) else prediction_errors(found, X)
+        if self.family == "normal":
+            return y, errors
+        family = FAMILIES[self.family]
+        return family.mean(y), family.slope(y) * errors
 
     def estimates(self, level: float = 0.95, method: str = "posterior") -> tuple[Estimate, ...]:
         """Return every parameter with standard error, t, p and interval."""
@@ -278,8 +303,52 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         """
         return {line.name: (line.low, line.high) for line in self.estimates(level, method)}
 
-    def summary(self, level: float = 0.95, method: str = "posterior") -> str:
-        """Return the table of estimates and what was checked, as text."""
+    def cross_validate(self, most: int | None = None, folds: int = 10) -> np.ndarray:
+        """Return the error of 0, 1, … hinges on rows that were left out of the fit, a second opinion on their number.
+
+        Parameters
+        ----------
+        most : int, default=None
+            The largest number of hinges; None for the largest that the fit looked at.
+
+        folds : int, default=10
+            Into how many parts the rows are divided: in the order of the first input, each row to the next part.
+
+        Returns
+        -------
+        errors : ndarray of shape (most + 1,)
+            Mean squares, or mean deviances for binomial and Poisson outputs.
+        """
+        check_is_fitted(self)
+        (X, y), weight = self._rows, self._weight
+        if not 2 <= folds <= len(y):
+            raise ValueError(f"folds needs to be from 2 to the number of rows, {len(y)}. Got {folds} instead.")
+        most = max(len(self._found.bic) - 1, self.n_hinges_) if most is None else most
+        part = np.empty(len(y), dtype=int)
+        part[np.argsort(X[:, 0], kind="stable")] = np.arange(len(y)) % folds
+        mean = np.empty((most + 1, len(y)))
+        for k in range(most + 1):
+            model = clone(self).set_params(n_hinges=k, estimate="least_squares")
+            for own in range(folds):
+                out = part == own
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # of a fit that is but a step
+                    mean[k, out] = model._mean_without(X, y, weight, out)
+        if self.family == "normal":
+            return np.asarray(np.average((y - mean) ** 2, axis=1, weights=weight))
+        return np.asarray(FAMILIES[self.family].deviance(y, mean, weight).sum(axis=1) / weight.sum())
+
+    def _mean_without(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Return the means at rows `out` (n,) of a fit to the others, without tests and intervals."""
+        if X.shape[1] > 1:
+            found = fit_planes(X[~out], y[~out], weight[~out], self.n_hinges, 0, self.random_state, self.loss)
+            return found.network(X[out])[:, 0]
+        line = fitted_line(X[~out, 0], y[~out], weight[~out], int(self.n_hinges or 0), self.loss, self.family)
+        eta = line.points.level + line((X[out, 0] - line.points.centre) / line.points.size)
+        return eta if self.family == "normal" else FAMILIES[self.family].mean(eta)
+
+    def summary(self, level: float = 0.95, method: str = "posterior", folds: int = 0) -> str:
+        """Return the table of estimates and what was checked, as text; with `folds` cross-validation as well."""
         head = f"{'':<12}{'coef':>12}{'std err':>12}{'t':>10}{'P>|t|':>9}{f'[{0.5 - 0.5 * level:.3g}':>12}"
         head += f"{f'{0.5 + 0.5 * level:.3g}]':>12}"
         wide = "=" * len(head)
@@ -294,8 +363,14 @@ class HingeRegression(RegressorMixin, BaseEstimator):
             numbers = f"{line.value:>12.5g} {line.error:>11.4g} {tested[0]:>9} {tested[1]:>8} "
             lines.append(f"{line.name:<12}{numbers}{line.low:>11.5g} {line.high:>11.5g}")
         lines.append(wide)
-        lines.append(f"noise {self._found.noise:.4g}, {self._found.dof:g} degrees of freedom")
+        if self.family == "normal":
+            lines.append(f"noise {self._found.noise:.4g}, {self._found.dof:g} degrees of freedom")
+        else:
+            lines.append(f"{self.family} outputs: the table is of the {LINKS[self.family]} of their mean")
         lines += self._tests_in_words()
+        if folds:
+            errors = ", ".join(f"{error:.5g}" for error in self.cross_validate(folds=folds))
+            lines.append(f"error of 0, 1, … hinges on rows left out, {folds} folds: {errors}")
         if self.certificate_ is not None:
             lines += [f"verdict {self.certificate_.verdict}", *self.certificate_.reasons]
         return "\n".join(lines)

@@ -69,7 +69,7 @@ def further_hinges(
     # The first column is the data itself.
     outputs = np.column_stack([null.residual, draws.outputs - null.basis @ (null.basis.T @ draws.outputs)])
     rss = np.append(null.rss, np.square(outputs[:, 1:]).sum(axis=0) + draws.within)
-    dof = max(points.n - null.basis.shape[1], 1.0)
+    dof = max(points.total - null.basis.shape[1], 1.0)
     F = [_mean_likelihood(H, outputs, rss, k, dof) for k, H in enumerate(grids, start=1) if H.shape[1] >= k]
     # The p-value of every column among the draws, for each statistic, then of the smallest one.
     least = np.min([_upper_share(row) for row in F], axis=0)
@@ -98,8 +98,10 @@ def _gathered_draws(
     """Return draws of the noise gathered at the distinct inputs, in units of √w, and their sums within the groups.
 
     A row of weight w stands for w rows of random signs each, whose mean is √(1/w) of one: whole weights and repeated
-    rows agree in distribution.
+    rows agree in distribution. Noise whose variance is known to be one is drawn as normal.
     """
+    if points.prior > 0.0:
+        return _Draws(rng.standard_normal((len(points), options.draws)), np.full(options.draws, points.within))
     signs = 2.0 * rng.integers(0, 2, (len(residual), options.draws)) - 1.0
     noise = np.sqrt(rows.weight)[:, None] * residual[:, None] * signs
     root = np.sqrt(rows.weight)

@@ -1,8 +1,9 @@
-"""Does a plane want hinges? The test of `further` for several inputs, with hinges on random planes.
+"""Do hinge planes want more? The test of `further` for several inputs, with hinges on random planes.
 
-With the affine part projected out, h̃ = M h for hinges h on random planes through the rows, the statistic is the largest
-share (h̃ᵀr)²/(|h̃|² Σr²) of the residuals r that one hinge explains. Draws in which every residual, enlarged by its
-leverage, has a random sign turn it into a p-value that holds where the noise is not alike everywhere [Wu, 1986].
+With the fit's tangent columns projected out, h̃ = M h for hinges h on random planes through the rows, the statistic is
+the largest share (h̃ᵀr)²/(|h̃|² Σr²) of the residuals r that one hinge explains. Draws in which every residual,
+enlarged by its leverage, has a random sign turn it into a p-value that holds where the noise is not alike everywhere
+[Wu, 1986].
 """
 
 from __future__ import annotations
@@ -22,17 +23,21 @@ class PlaneTestOptions:
     rows: int = 2_048  # at once: 16 MB of signs
 
 
-def no_hinge_p_value(
+def further_plane_p_value(
     X: np.ndarray,
     y: np.ndarray,
     w: np.ndarray,
+    columns: np.ndarray,
     rng: np.random.Generator,
     options: PlaneTestOptions | None = None,
 ) -> float:
-    """Return the p-value of y = c + C·x against a hinge on any plane, for rows X (m, d), y (m,) of weights w (m,)."""
+    """Return the p-value of a fit against one more hinge on any plane, for rows X (m, d), y (m,) of weights w (m,).
+
+    `columns` (m, q) span the fit's function and its derivatives; a plane without hinges has 1 and x.
+    """
     options = options or PlaneTestOptions()
     root = np.sqrt(w)
-    U, sizes, _ = np.linalg.svd(root[:, None] * np.column_stack([np.ones(len(X)), X - X.mean(axis=0)]), False)
+    U, sizes, _ = np.linalg.svd(root[:, None] * columns, False)
     Q = U[:, sizes > 1e-9 * sizes[0]]
     out = root * y
     residual = out - Q @ (Q.T @ out)

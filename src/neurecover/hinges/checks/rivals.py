@@ -38,7 +38,8 @@ def best_rival(fit: BrokenLine, floor: float, options: HingeOptions = DEFAULTS) 
     A shape that the fit's hinges improve beyond chance, by χ² with two degrees of freedom a hinge, is no rival: the
     data want the corners beside it.
     """
-    own, n, points = fit.bic(floor), fit.points.n, fit.points
+    own, points = fit.bic(floor), fit.points
+    n, total = points.n, points.total
     H = np.maximum(points.z[:, None] - fit.breaks, 0.0)
     chance = 2.0 * gammaincinv(max(len(fit.breaks), 1), 0.95)
     rivals = []
@@ -46,18 +47,18 @@ def best_rival(fit: BrokenLine, floor: float, options: HingeOptions = DEFAULTS) 
         if parameters >= len(points):
             continue
         rss = max(Projection.of(points, columns).rss, floor)
-        ahead = own - n * float(np.log(rss / n)) - float(np.log(n)) * parameters
+        ahead = own - total * float(np.log(rss / total)) - float(np.log(n)) * parameters
         if ahead > options.ahead:
             both = max(Projection.of(points, np.column_stack([columns, H])).rss, floor)
-            if n * np.log(rss / both) <= chance:
+            if total * np.log(rss / both) <= chance:
                 rivals.append(Rival(name, ahead, options.ahead))
     if len(fit.breaks):
-        ahead = n * float(np.log(max(fit.rss, floor) / max(_rounded(fit), floor)))
+        ahead = total * float(np.log(max(fit.rss, floor) / max(_rounded(fit), floor)))
         if ahead > options.rounded:
             rivals.append(Rival("hinges with rounded corners", ahead, options.rounded, "n·log Σr²"))
     if len(fit.breaks) > 1:  # two breaks side by side follow one corner that is rounded
         fewer = best_breaks(points, len(fit.breaks) - 1, options)
-        left = n * float(np.log(max(_rounded(fewer), floor) / n)) + float(np.log(n)) * (fewer.n_parameters + 1)
+        left = total * float(np.log(max(_rounded(fewer), floor) / total)) + float(np.log(n)) * (fewer.n_parameters + 1)
         if own - left > options.fewer:
             rivals.append(Rival("one hinge fewer with rounded corners", own - left, options.fewer))
     return max(rivals, key=lambda rival: rival.ahead - rival.limit, default=None)
@@ -115,7 +116,7 @@ def _rounded(fit: BrokenLine) -> float:
             plain = root[:, None] * np.column_stack([np.ones(len(points)), points.z, bent])
             theta = np.linalg.lstsq(plain, root * points.y, rcond=None)[0]
             misfit = root * points.y - plain @ theta
-            rss = float(misfit @ misfit) + points.within
+            rss = float(misfit @ misfit)
             if rss >= last * (1.0 - 1e-6):
                 break
             last = rss
@@ -123,4 +124,4 @@ def _rounded(fit: BrokenLine) -> float:
             step = np.linalg.lstsq(J, misfit, rcond=None)[0][2 + K :]
             breaks = np.clip(breaks + np.clip(step, -0.2, 0.2), points.z[1], points.z[-2])
         best = min(best, last)
-    return best
+    return best + points.within
