@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -172,7 +173,7 @@ def _measure(problem: Problem, track: Track) -> Row:
 
 
 def _table(name: str, title: str, problems: tuple[Problem, ...]) -> Experiment:
-    return Experiment(name, title, lambda track: (_measure(problem, track) for problem in problems))
+    return Experiment(name, title, lambda track: [partial(_measure, problem, track) for problem in problems])
 
 
 EXPERIMENTS = (

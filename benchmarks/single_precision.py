@@ -26,6 +26,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -260,12 +261,15 @@ def summarise(problem: Problem, runs: list[Run]) -> Row:
     }
 
 
-def _rows(track: Track) -> Iterator[Row]:
+def _measure(problem: Problem, track: Track) -> Row:
+    seeds = range(FIRST_SEED, FIRST_SEED + problem.seeds)
+    return summarise(problem, [run_in_process(problem, seed) for seed in track(seeds, problem.name)])
+
+
+def _rows(track: Track) -> Iterator[Callable[[], Row]]:
     for problem in PROBLEMS:
-        if problem.family == "victim" and FOLDER not in os.environ:
-            continue
-        seeds = range(FIRST_SEED, FIRST_SEED + problem.seeds)
-        yield summarise(problem, [run_in_process(problem, seed) for seed in track(seeds, problem.name)])
+        if problem.family != "victim" or FOLDER in os.environ:
+            yield partial(_measure, problem, track)
 
 
 def _told(problem: Problem, seeds: Iterable[int]) -> Row:

@@ -38,27 +38,34 @@ class Track(Protocol):
 class Experiment:
     """A measurement with a name and a title: run(track) yields rows with the same keys, draw(rows, path) a picture.
 
-    track(items, label) goes through the items and shows progress. The rows that `draw` receives come from the CSV file,
-    so all their values are text.
+    track(items, label) goes through the items and shows progress. A row may also come as a function that measures it:
+    a run that was cut off then goes on where it ended. The rows that `draw` receives come from the CSV file, so all
+    their values are text.
     """
 
     name: str
     title: str
-    run: Callable[[Track], Iterable[Row]] = field(repr=False)
+    run: Callable[[Track], Iterable[Row | Callable[[], Row]]] = field(repr=False)
     draw: Callable[[list[dict[str, str]], Path], None] | None = field(repr=False, default=None)
 
     def save(self, folder: Path, track: Track) -> list[Path]:
-        """Run, write NAME.csv row by row and NAME.json, then draw NAME.png from the table; return the paths."""
+        """Run, write NAME.csv and NAME.json, then draw NAME.png from the table; return the paths.
+
+        The rows go to NAME.part.csv one by one, until all are there.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         began = time.time()
-        table, rows = folder / f"{self.name}.csv", iter(self.run(track))
+        table, part = folder / f"{self.name}.csv", folder / f"{self.name}.part.csv"
+        kept = read_rows(part) if part.is_file() else []
+        rows = (_measured(row, kept[i : i + 1]) for i, row in enumerate(self.run(track)))
         first = next(rows)  # what cannot run leaves no file behind
-        with table.open("w", newline="") as file:
+        with part.open("w", newline="") as file:
             writer = csv.DictWriter(file, fieldnames=list(first))
             writer.writeheader()
             for row in chain([first], rows):
                 writer.writerow(row)
                 file.flush()
+        part.replace(table)
         record = folder / f"{self.name}.json"
         facts = {"experiment": self.name, "title": self.title, "seconds": round(time.time() - began, 1), **machine()}
         record.write_text(json.dumps(facts, indent=2) + "\n")
@@ -71,6 +78,13 @@ class Experiment:
         picture = folder / f"{self.name}.png"
         self.draw(read_rows(folder / f"{self.name}.csv"), picture)
         return [picture]
+
+
+def _measured(row: Row | Callable[[], Row], kept: list[dict[str, str]]) -> Row:
+    """Return the row, as it was `kept` if it is measured by a function and has been before."""
+    if not callable(row):
+        return row
+    return {**kept[0]} if kept else row()
 
 
 def by_name(package: str, modules: Iterable[str]) -> dict[str, Experiment]:

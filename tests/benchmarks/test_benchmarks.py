@@ -1,12 +1,15 @@
 """Every benchmark is registered under one name, and its saved table can be drawn again."""
 
 import shutil
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from benchmarks import MODULES, benchmarks, problems
 from benchmarks.resources.process import in_own_process
+from neurecover.experiment import Experiment, read_rows
 from neurecover.reproduce import reproductions
 
 ROOT = Path(__file__).parents[2]
@@ -60,3 +63,22 @@ def test_problems_are_drawn_again_alike_and_every_unit_switches(family: str) -> 
     on = (one.X @ W.T + b > 0.0).mean(axis=0)
     assert on.min() >= problems.SEEN
     assert on.max() <= 1.0 - problems.SEEN
+
+
+def test_a_run_that_was_cut_off_goes_on_where_it_ended(tmp_path: Path) -> None:
+    measured: list[int] = []
+
+    def measure(number: int, ends: bool) -> dict[str, object]:
+        if ends:
+            raise KeyboardInterrupt
+        measured.append(number)
+        return {"number": number}
+
+    for ends in (True, False):
+        rows = [partial(measure, number, ends and number == 2) for number in range(4)]
+        experiment = Experiment("cut-off", "Rows one by one", lambda track, rows=rows: rows)
+        with suppress(KeyboardInterrupt):
+            experiment.save(tmp_path, lambda items, label: items)
+    assert measured == [0, 1, 2, 3]
+    assert read_rows(tmp_path / "cut-off.csv") == [{"number": str(number)} for number in range(4)]
+    assert not (tmp_path / "cut-off.part.csv").exists()

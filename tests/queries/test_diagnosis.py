@@ -89,7 +89,7 @@ def test_a_window_of_a_recurrent_model_is_named_early() -> None:
     assert found.certificate.verdict == "failed"
     assert "recurrent model" in " ".join(found.certificate.reasons), found.summary()
     assert found.n_queries is not None
-    assert found.n_queries <= 2_500  # 1,886 and 2,173 as two processors round: the radius where it settles differs
+    assert found.n_queries <= 2_000  # the radius where it settles differs with the rounding: 12 queries or 300 more
 
 
 def test_smooth_models_of_no_known_kind_end_early() -> None:

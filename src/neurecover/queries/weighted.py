@@ -170,12 +170,14 @@ def fit_weighted(
     whitening: Whitening | None = None,
     rounding: Rounding | None = None,
     outside: Outside | None = None,
+    least: tuple[float, float] = (0.0, 0.0),
 ) -> Weighted | None:
     """Return the weighted least-squares fit from a network that is nearly right; None if the answers leave some weight
     undetermined.
 
     X are the questions as the box saw them, z = x without a whitening. With `outside` the fit is one in the directions
-    of its basis.
+    of its basis. `least` are β₀ and β₁ as far as the format of the answers is known: residuals show them badly where
+    other terms are larger.
     """
     whitening = whitening or Whitening(np.zeros(network.n_inputs), np.eye(network.n_inputs))
     if outside is not None:
@@ -184,7 +186,7 @@ def fit_weighted(
         whitening = Whitening(whitening.mean, whitening.matrix @ outside.basis)
     Z = whitening.inputs(X)
     network, normal = _both(network, whitening)
-    model = _noise_model(normal, X, Y, rounding)
+    model = _noise_model(normal, X, Y, rounding, least)
     converged = False
     for number in range(_STEPS):
         information = _information(network, Z, Y, _deviations(normal, X, model, rounding))
@@ -196,7 +198,7 @@ def fit_weighted(
         converged = bool(np.all(np.abs(step) <= _ARRIVED * np.sqrt(np.diag(information.inverse))))
         if converged:
             break
-        model = _noise_model(normal, X, Y, rounding)
+        model = _noise_model(normal, X, Y, rounding, least)
     moves = ToNormalForm(information.model, information.free, normal, whitening)(information.inverse)
     variances, total = _variances(network, information, moves, Z, Y, _deviations(normal, X, model, rounding))
     variances += model[1:-1].sum() * (_REPEATED * _sizes_of_weights(normal)) ** 2
@@ -261,19 +263,23 @@ def _equations(network: Layers, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray)
     return J.reshape(-1, J.shape[2]), ((Y - network(X)) / sigma).ravel()
 
 
-def _noise_model(network: Layers, X: np.ndarray, Y: np.ndarray, rounding: Rounding | None) -> np.ndarray:
-    """Return the β for which r² has the mean Var e; every answer is weighted by the expected size of its square."""
+def _noise_model(
+    network: Layers, X: np.ndarray, Y: np.ndarray, rounding: Rounding | None, known: tuple[float, float]
+) -> np.ndarray:
+    """Return β, no less than `known`, with mean Var e for r²; every answer is weighted by its expected square."""
     sizes, squares = _sizes(network, X, rounding).reshape(Y.size, -1), ((Y - network(X)) ** 2).ravel()
     # Where all terms vanish an answer is still not infinitely more certain than the others.
-    least = max(_CERTAIN * float(squares.mean()), 1e-300)
+    least = np.zeros(sizes.shape[1])
+    least[:2] = known
+    least[0] = max(known[0], _CERTAIN * float(squares.mean()), 1e-300)
     model = np.zeros(sizes.shape[1])
-    model[0] = least / _CERTAIN
+    model[0] = float(squares.mean())
     for _ in range(5):
-        expected = np.maximum(sizes @ model, least)
+        expected = sizes @ np.maximum(model, least)
         rows = sizes / expected[:, None]
         scale = np.maximum(np.linalg.norm(rows, axis=0), 1e-300)
         model = nnls(rows / scale, squares / expected)[0] / scale
-    return np.maximum(model, [least, *[0.0] * (len(model) - 1)])
+    return np.maximum(model, least)
 
 
 def _sizes(network: Layers, X: np.ndarray, rounding: Rounding | None) -> np.ndarray:

@@ -17,7 +17,7 @@ from neurecover.data.oracles.frame import Frame
 from neurecover.exceptions import UnsolvableError
 from neurecover.queried import KinkLine
 from neurecover.queries.box.limits import EVERYWHERE, Limits
-from neurecover.queries.box.resolution import Resolution, measure_resolution
+from neurecover.queries.box.resolution import SINGLE, Resolution, measure_resolution
 from neurecover.queries.options import QueryOptions
 
 
@@ -134,6 +134,12 @@ class Box:
     def known_resolution(self) -> float:
         """The resolution if it was measured, else nan; never asks."""
         return np.nan if self._resolution is None else self._resolution.rounding
+
+    @property
+    def least_variances(self) -> tuple[float, float]:
+        """The variances that every answer has: Δ²/12 of a grid Δ, and that over the square of its power of two."""
+        measured = self._measure()
+        return measured.grid**2 / 12.0, (2.0 * SINGLE) ** 2 / 12.0 if measured.single else 0.0
 
     @property
     def coarse(self) -> bool:

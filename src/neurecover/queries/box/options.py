@@ -39,7 +39,7 @@ class BoxOptions:
     curve_segments: int = 4  # three of four have to bend; two straight ones decide against it
     curve_ratio: float = 30.0  # residual of a line over that of a cubic: rounding alone gives a factor of two
     rounding_lengths: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)  # down to where only rounding is left
-    rounding_segments: int = 8  # of each length, whose median is taken
+    rounding_segments: int = 6  # of each length, whose median is taken
 
     # Gradients.
     disagreement: float = 30.0  # roundings of an answer that a test may be off: a dozen of them may add up

@@ -34,8 +34,9 @@ Query = Callable[[np.ndarray], np.ndarray]
 class Resolution:
     """The relative `rounding` ρ, the size of the answers to x ~ N(0, I), and their spread (`growth`).
 
-    `single` and `half` say that the answers are numbers in single or half precision. `relative` is the part of ρ that
-    grows with the terms of an answer: all of it, but for answers rounded to decimals, that of their arithmetic.
+    `single` and `half` say that the answers are numbers in single or half precision, and `grid` is the step of answers
+    rounded to decimals, zero for others. `relative` is the part of ρ that grows with the terms of an answer: all of it,
+    but for answers rounded to decimals, that of their arithmetic.
     """
 
     rounding: float
@@ -43,12 +44,12 @@ class Resolution:
     growth: float
     single: bool = False
     half: bool = False
-    decimals: bool = False
+    grid: float = 0.0
 
     @property
     def relative(self) -> float:
         # Rounded answers do not tell the precision in which they were computed.
-        return min(self.rounding, ARITHMETIC * SINGLE) if self.decimals else self.rounding
+        return min(self.rounding, ARITHMETIC * SINGLE) if self.grid else self.rounding
 
 
 def measure_resolution(query: Query, n_inputs: int, limits: Limits, options: BoxOptions) -> Resolution:
@@ -78,9 +79,9 @@ def measure_resolution(query: Query, n_inputs: int, limits: Limits, options: Box
         if varies.any():
             found = _resolution(Y, np.array([_affine_residual(y) for y in Y[varies]]), scale, growth, options.coarse)
             far = limits.pull_inside(options.far * others)
-            return replace(
-                found, decimals=found.rounding > options.coarse and _has_decimals(found, answers, query(far))
-            )
+            if found.rounding <= options.coarse:
+                return found
+            return replace(found, grid=_grid(found, answers, query(far)))
     return Resolution(DOUBLE, scale, growth)
 
 
@@ -96,14 +97,15 @@ def _resolution(Y: np.ndarray, residuals: np.ndarray, scale: float, growth: floa
     return Resolution(rounding, scale, growth, single and rounding > coarse, half)
 
 
-def _has_decimals(found: Resolution, near: np.ndarray, far: np.ndarray) -> bool:
-    """Return whether the answers are rounded to a number of decimals, near and far alike.
+def _grid(found: Resolution, near: np.ndarray, far: np.ndarray) -> float:
+    """Return the step of answers that are rounded to a number of decimals, near and far alike; zero for others.
 
     They are multiples of the grid, and few of the far ones are of one ten times as coarse, as they would be if their
     digits were counted.
     """
-    grid = 10.0 ** np.ceil(np.log10(found.rounding * found.scale))
-    return _are_multiples(near, grid) == 1.0 == _are_multiples(far, grid) and _are_multiples(far, 10.0 * grid) < 0.5
+    grid = float(10.0 ** np.ceil(np.log10(found.rounding * found.scale)))
+    on_grid = _are_multiples(near, grid) == 1.0 == _are_multiples(far, grid)
+    return grid if on_grid and _are_multiples(far, 10.0 * grid) < 0.5 else 0.0
 
 
 def _are_multiples(Y: np.ndarray, grid: float) -> float:

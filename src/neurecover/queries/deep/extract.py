@@ -248,7 +248,7 @@ def _finish(
     # As many held-out queries as weights, in the directions that matter: every query shows the others.
     n = output.network.n_parameters
     if box.coarse and n <= box.options.weighted_parameters and not deadline.passed:
-        weighted = fit_weighted(network, box.inputs(X), Y, box.whitening, outside=outside)
+        weighted = fit_weighted(network, box.inputs(X), Y, box.whitening, None, outside, box.least_variances)
     n = -(-n // network.n_outputs)
     if weighted is None:
         residual, moved = measure_residual(box, network, n, rng, errors=polished)
@@ -337,7 +337,9 @@ def measure_residual(
         Y = box(X)
     if weighted is not None:
         left = np.abs(weighted.network(box.inputs(X)) - Y) / weighted.deviations(box.inputs(X))
-        return float(left.max()) * box.resolution, 0.0
+        # A fit that lacks a unit takes what it leaves over for noise, which then is more than the rounding measured.
+        noisier = float(np.median(weighted.noise(box.inputs(X)).max(axis=1) / box.noise(X, Y)))
+        return float(left.max()) * max(1.0, noisier / options.noisier) * box.resolution, 0.0
     # Far out the terms of an answer are large even where they cancel.
     size = box.sizes(X, Y)
     if not box.coarse:

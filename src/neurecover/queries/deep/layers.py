@@ -255,11 +255,11 @@ def _search_layer(
             fit = fit_on_top(level, answers, rng, fit if _n_weights(level) == tried else Fit(), deadline)
             tried = _n_weights(level)
             if fit.faint is not None:
-                unit, network = fit.faint
-                larger = add_unit(level, unit)
-                if larger.n_units > level.n_units:
+                larger, network = add_unit(level, fit.faint.unit), fit.faint.network
+                if larger.n_units > level.n_units and fit.faint.complete:
                     rest = np.zeros((level.known.n_features - 1, network.n_outputs))
                     return Stage(larger, Output(network, 0.0, 0, rest, network))
+                level = larger
             if fit.output is not None and fit.ends is None:
                 return _complete(box, level, answers, fit.output, rng)
         if fit.ends is not None or level.known.unsigned is not None or last:

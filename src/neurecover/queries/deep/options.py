@@ -16,6 +16,7 @@ class DeepOptions:
     solved: float = 1e-8  # relative residual that is rounding: a wrong weight leaves far more
     exact_roundings: float = 3e4  # resolutions that rounding explains: every layer adds its own, far answers cancel
     coarse_roundings: float = 12.0  # standard deviations of coarse answers that rounding explains: its tails are heavy
+    noisier: float = 3.0  # times the measured rounding that answers may be off by in a fit: right ones leave half of it
     very_far: float = 30.0  # distance, in units of √d, of queries for units that are inactive at all usual points
     held_out_far: int = 400  # of these: a unit that 2.4 % of them show is missed once in 16,000 times
     farthest: tuple[float, ...] = (1e3, 1e6)  # further such distances: where answers are clipped, or nearly so
@@ -104,7 +105,9 @@ class DeepOptions:
     first_kinks: tuple[int, ...] = (4, 8)  # points of the first rounds, which rule out most deeper boundaries
     kinks_tested: int = 5  # points from which a verdict on a boundary is taken
     kinks_least: int = 3  # found at least
-    shown_least: float = 0.0  # kinks that show a weight, when answers are coarse, for it to be seen
+    shown_least: float = 2.0  # kinks that show a weight when answers are coarse: with fewer it is tested by others
+    shown_points: int = 200  # of a boundary among which those others are looked for
+    shown_probes: int = 6  # of them
     kinks_per_weight: float = 2.2  # asked for at most
     row_error: float = 1e-10  # standard error of a row that needs no more kinks
     poor: float = 1e-4  # standard error of a row from which it is looked for again
@@ -173,6 +176,7 @@ class DeepOptions:
     faint_within: float = 300.0  # roundings of a network's residual in which one more unit is looked for
     faint_parts: tuple[int, ...] = (3, 6, 12)  # of the answers with which that search begins
     faint_steps: int = 60  # of its regression
+    faint_rounds: int = 2  # of answers beside its boundary, which moves with them
     spare_rounds: int = 4  # of leaving out always-active units
     spare_steps: int = 15  # of the fit without them
     spare_rank: float = 0.02  # of the largest singular value of what they add: rows off by more are found again

@@ -14,7 +14,7 @@ import numpy as np
 
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.deep.boundaries.boundary import Boundary, start_boundary
-from neurecover.queries.deep.boundaries.check import Corrected, correct_boundary
+from neurecover.queries.deep.boundaries.check import Corrected, correct_boundary, find_unconfirmed
 from neurecover.queries.deep.boundaries.nearby import nearby_reaches, refine_nearby
 from neurecover.queries.deep.boundaries.points import find_boundary_points
 from neurecover.queries.deep.boundaries.tracing import trace
@@ -66,20 +66,18 @@ def find_unit_at(
         better = correct_boundary(box, known, better.boundary, unseen, x, rng)
     if better is None or better.boundary.error(unseen) > poor:
         return None
-    unit = Unit(better.boundary, _leave_unshown(box, known, better, unseen), x)
+    unit = _confirmed(box, known, better, unseen, x, rng)
     return fill_unseen(box, known, unit, rng) if box.coarse else unit
 
 
-def _leave_unshown(box: Box, known: KnownLayers, found: Corrected, unseen: np.ndarray) -> np.ndarray:
-    """Return which weights (f,) are unseen; with coarse answers also those that hardly any kink shows.
-
-    They rest on one crossing alone, which may have been another unit's.
-    """
+def _confirmed(
+    box: Box, known: KnownLayers, found: Corrected, unseen: np.ndarray, x: np.ndarray, rng: np.random.Generator
+) -> Unit:
+    """Return the unit without the weights that rest on one coarse kink and that others contradict."""
     if not box.coarse or not known.n_units:
-        return unseen
-    few = found.shown < box.options.deep.shown_least
-    few[-1] = False
-    return unseen | few
+        return Unit(found.boundary, unseen, x)
+    wrong = find_unconfirmed(box, known, found, unseen, x, rng)
+    return Unit(found.boundary.forgetting(wrong) if wrong.any() else found.boundary, unseen | wrong, x)
 
 
 def _begin(
@@ -122,7 +120,7 @@ def fill_unseen(box: Box, known: KnownLayers, unit: Unit, rng: np.random.Generat
     grown = correct_boundary(box, known, boundary, left, unit.point, rng)
     if grown is None:
         return unit
-    return Unit(grown.boundary, _leave_unshown(box, known, grown, left), unit.point)
+    return _confirmed(box, known, grown, left, unit.point, rng)
 
 
 def _is_nearly_complete(known: KnownLayers, unseen: np.ndarray) -> bool:

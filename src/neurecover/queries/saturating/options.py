@@ -13,6 +13,8 @@ class SaturatingOptions:
     radius_factor: float = 4.0  # between the radii that are tried
     radii: int = 17  # up to 4^16: beyond, z has no digits left after the point
     directions: int = 24  # looked at for each radius: their share is known to 0.08
+    first_directions: int = 6  # of them at first, and the others where these have settled
+    first_settled: float = 0.5  # of these: where 0.8 of all have settled, fewer are in one case of a hundred
     settled: float = 0.8  # of the directions in which answers no longer change
     varies: float = 0.2  # of the directions in which opposite answers have to differ
     beyond: float = 8.0  # radius of a circle over the one where answers have settled

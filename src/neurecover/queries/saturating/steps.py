@@ -17,6 +17,7 @@ has no steps left, all units are found.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -102,20 +103,33 @@ def _find_settled_radius(box: Box, tolerance: float, rng: np.random.Generator) -
     radii = options.radius_factor ** np.arange(options.radii)
     U = rng.standard_normal((options.directions, box.n_inputs))
     U /= np.linalg.norm(U, axis=1, keepdims=True)
-    before = box(np.vstack([U, -U]) * radii[0])
-    for radius in radii[1:]:
-        answers = box(np.vstack([U, -U]) * radius)
-        negligible = tolerance * max(float(np.abs(answers).max()), box.scale)
-        there, back = answers[: options.directions], answers[options.directions :]
-        still = np.abs(answers - before).reshape(2, options.directions, -1).max(axis=(0, 2)) <= negligible
-        centred = np.abs(there + back - np.median(there + back, axis=0)).max(axis=1) <= 2.0 * negligible
-        if (
-            np.mean(still & centred) >= options.settled
-            and np.mean(np.abs(there - back).max(axis=1) > negligible) >= options.varies
-        ):
-            return float(radius)
+    first, others = np.split(np.stack([U, -U], axis=1), [options.first_directions])
+    before = _ask_along(box, first, radii[0])
+    for inner, radius in pairwise(radii):
+        answers = _ask_along(box, first, radius)
+        # Most radii are too small, which a few directions show.
+        if _settled(box, before, answers, tolerance)[0].mean() >= options.first_settled:
+            closer = np.concatenate([before, _ask_along(box, others, inner)])
+            farther = np.concatenate([answers, _ask_along(box, others, radius)])
+            still, varies = _settled(box, closer, farther, tolerance)
+            if still.mean() >= options.settled and varies.mean() >= options.varies:
+                return float(radius)
         before = answers
     raise NotSaturatingError("The oracle does not level off far from the origin, as units that saturate do.")
+
+
+def _ask_along(box: Box, U: np.ndarray, radius: float) -> np.ndarray:
+    """Return the answers (n, 2, p) at opposite points U (n, 2, d) of length one times the radius."""
+    return box(radius * U.reshape(-1, box.n_inputs)).reshape(len(U), 2, -1)
+
+
+def _settled(box: Box, before: np.ndarray, answers: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return in which directions (n,) only the direction matters, and where opposite answers differ."""
+    negligible = tolerance * max(float(np.abs(answers).max()), box.scale)
+    there, back = answers[:, 0], answers[:, 1]
+    still = np.abs(answers - before).max(axis=(1, 2)) <= negligible
+    centred = np.abs(there + back - np.median(there + back, axis=0)).max(axis=1) <= 2.0 * negligible
+    return still & centred, np.abs(there - back).max(axis=1) > negligible
 
 
 @dataclass(frozen=True, eq=False)

@@ -154,7 +154,8 @@ def _finish(
     weighted = None
     if network.n_parameters <= box.options.weighted_parameters and not deadline.passed:
         kept = _informative_rows(network, X)
-        weighted = fit_weighted(network, box.inputs(X[kept]), Y[kept], box.whitening, box.rounding)
+        x = box.inputs(X[kept])
+        weighted = fit_weighted(network, x, Y[kept], box.whitening, box.rounding, least=box.least_variances)
     if weighted is None:
         return CoarseNetwork(network, error, None)
     return CoarseNetwork(weighted.fitted.normal_form(), weighted.errors_of_rows(), weighted)

@@ -106,6 +106,12 @@ class Boundary:
         T = triangle(np.vstack([ours, theirs]))
         return replace(self, R=T[:f, :f], z=T[:f, f])
 
+    def forgetting(self, mask: np.ndarray) -> Boundary:
+        """Return the boundary as if nothing had been measured of some weights, by a mask (f,)."""
+        K = np.hstack([self.root, self.options.wide * np.eye(len(self.z))[:, mask]])
+        R = triangle(np.linalg.inv(triangle(K.T).T))
+        return replace(self, R=R, z=R @ self.theta)
+
     def mapped(self, T: np.ndarray, least: float) -> Boundary:
         """Return the boundary of θ' = T θ, with T (g, f); `least` is a standard error that every weight has."""
         K = T @ self.root

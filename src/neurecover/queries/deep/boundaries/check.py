@@ -107,6 +107,36 @@ def correct_boundary(
     return Corrected.of(boundary, seen)
 
 
+def find_unconfirmed(
+    box: Box, known: KnownLayers, found: Corrected, unseen: np.ndarray, x: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Return which weights (f,) rest on one kink, which may have been another unit's, and are not confirmed by others.
+
+    Where the feature of such a weight is active the boundary has its kinks at other places if the weight is wrong.
+    """
+    options = box.options.deep
+    few = ~unseen & (found.shown < options.shown_least)
+    few[-1] = False
+    wrong = np.zeros_like(few)
+    if not few.any():
+        return wrong
+    theta = np.where(unseen, 0.0, found.boundary.theta)
+    where = find_boundary_points(known, theta, options.shown_points, rng, x, unseen)
+    phi, size = known.features(where.points), 1.0 + np.linalg.norm(where.points, axis=1)
+    std = boundary_errors(known, found.boundary, unseen, where.points)
+    usable = (options.sure * std / options.near < 0.7 * where.room) & (std < options.certain * size)
+    for j in np.flatnonzero(few):
+        # Features of other weights in doubt would leave open which of them is wrong.
+        others = few.copy()
+        others[j] = False
+        at = np.flatnonzero(usable & (phi[:, j] > 0.0) & ~np.any(phi[:, others] > 0.0, axis=1))
+        at = at[np.argsort(-where.room[at] / size[at])][: options.shown_probes]
+        if len(at):
+            tested = probe_kinks(box, where.take(at), std[at], found.boundary.jump)
+            wrong[j] = 2 * np.count_nonzero(tested.hit) <= np.count_nonzero(tested.hit | tested.none)
+    return wrong
+
+
 def _observe(
     box: Box,
     known: KnownLayers,

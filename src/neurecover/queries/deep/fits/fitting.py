@@ -32,14 +32,14 @@ from neurecover.solve.deadline import Deadline
 class Fit:
     """An output layer that fits most answers, or all if `exact`; `ends` are of a line that may cross a missing unit.
 
-    `faint` is one more unit, with the network that has it and fits all answers.
+    `faint` is one more unit that explains wrong answers.
     """
 
     output: Output | None = None
     exact: bool = False
     ends: tuple[np.ndarray, np.ndarray] | None = None
     chases: int = 0
-    faint: tuple[Unit, DeepNetwork] | None = None
+    faint: Faint | None = None
 
 
 def fit_on_top(level: Level, answers: Answers, rng: np.random.Generator, before: Fit, deadline: Deadline) -> Fit:
@@ -120,16 +120,24 @@ def polish_on_most(network: DeepNetwork, answers: Answers, deadline: Deadline) -
             break
         if not wrong.any() or deadline.passed:
             break
-    return best, np.zeros(len(wrong), dtype=bool) if are_forgiven(best, answers, wrong) else wrong
+    return best, find_wrong(best, answers)
 
 
-def add_faint_unit(
-    network: DeepNetwork, n_units: int, answers: Answers, deadline: Deadline
-) -> tuple[Unit, DeepNetwork] | None:
-    """Return one more unit with which all answers are reproduced, and the network with it; None if there is none.
+@dataclass(frozen=True, eq=False)
+class Faint:
+    """One more unit, the network that has it, and whether this reproduces all answers."""
+
+    unit: Unit
+    network: DeepNetwork
+    complete: bool
+
+
+def add_faint_unit(network: DeepNetwork, n_units: int, answers: Answers, deadline: Deadline) -> Faint | None:
+    """Return one more unit that explains answers which the network does not reproduce; None if there is none.
 
     `network` is fitted to most answers: beside n units it may have always-active ones in the place of the one that is
-    missing. The other signs then are those with which fewest of these are left, and are solved for anew.
+    missing. The other signs then are those with which fewest of these are left, and are solved for anew. A unit
+    explains answers if twice as many as it has weights are reproduced with it alone: chance does not do that.
     """
     options, X, Y = answers.box.options.deep, answers.X, answers.Y
     off = np.abs(network(X) - Y).max(axis=1) / answers.noise
@@ -142,9 +150,42 @@ def add_faint_unit(
     for count in (wrong, *(len(X) // part for part in options.faint_parts)):
         unit = find_faint_unit(network, answers, count, options)
         output = None if unit is None else fit_output(known, np.vstack([rows, unit.theta]), X, Y, exact=answers.exact)
-        if unit is None or output is None or output.always_on:
+        if unit is None or output is None:
             continue
-        larger = _polish(output.network, answers, deadline)
-        if are_forgiven(larger, answers, find_failures(larger, X, Y, answers.allowed)):
-            return unit, larger
+        larger, left = polish_on_most(output.network, answers, deadline)
+        if wrong - np.count_nonzero(left) < 2 * rows.shape[1] and left.any():
+            continue
+        confirmed = _confirm(larger, n_units, unit, answers, deadline)
+        if confirmed is not None:
+            return Faint(*confirmed, not (output.always_on or find_wrong(confirmed[1], answers).any()))
     return None
+
+
+def _confirm(
+    network: DeepNetwork, number: int, unit: Unit, answers: Answers, deadline: Deadline
+) -> tuple[Unit, DeepNetwork] | None:
+    """Return a unit and the network fitted to more answers beside its boundary; None if these contradict the unit.
+
+    A unit that few answers show is fitted to them whatever they are.
+    """
+    options = answers.box.options.deep
+    before, found = len(answers.X), unit
+    for _ in range(options.faint_rounds):
+        *below, (W, b), _ = network.layers
+        known = KnownLayers(network.n_inputs, tuple(below), limits=answers.box.limits, options=options)
+        theta = np.append(W[number], b[number])
+        nearest = answers.X[int(np.argmin(np.abs(known.features(answers.X) @ theta)))]
+        found = replace(unit, boundary=replace(unit.boundary, z=unit.boundary.R @ theta), point=nearest)
+        n = len(answers.X)
+        answers.ensure_sides(2 * len(theta), known, (found,))
+        if len(answers.X) == n:
+            break
+        network = polish_on_most(network, answers, deadline)[0]
+    wrong = find_wrong(network, answers)[before:]
+    return None if np.count_nonzero(wrong) > options.most_wrong * len(wrong) else (found, network)
+
+
+def find_wrong(network: DeepNetwork, answers: Answers) -> np.ndarray:
+    """Return which answers (n,) the network does not reproduce; none if they are few, beside kinks."""
+    wrong = find_failures(network, answers.X, answers.Y, answers.allowed)
+    return np.zeros_like(wrong) if are_forgiven(network, answers, wrong) else wrong

@@ -46,9 +46,9 @@ def find_last_layer(
     if wrong.any():
         # The search takes a unit that adds less than the known rows are off by for noise.
         larger = add_faint_unit(network, network.n_hidden[-1], answers, deadline)
-        if larger is None:
+        if larger is None or not larger.complete:
             return None
-        network = larger[1]
+        network = larger.network
     fitted = polish(network, answers.X, answers.Y, options, deadline, answers.noise, True)
     fitted = _drop_doubtful(fitted, answers, rng, deadline)
     network = drop_spare_units(fitted.network, answers, deadline)
