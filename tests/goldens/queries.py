@@ -75,7 +75,7 @@ CASES: dict[str, Case] = {
     "one layer, too few queries": _shallow(0, query_budget=60),
     "two layers": _several(1, (5, 4, 3, 1)),
     "two layers, two outputs, widths told": _several(3, (5, 4, 3, 2), n_hidden=(4, 3)),
-    "three layers": _several(4, (5, 4, 3, 2, 1)),
+    "three layers": _several(1, (5, 4, 3, 2, 1)),
     "no network": _no_network,
     "samples of a box": _samples_of_a_box,
 }
