@@ -45,7 +45,7 @@ _REPEATED = 0.4
 _ARRIVED = 0.1
 # The least variance of an answer, relative to the mean square of the residuals.
 _CERTAIN = 1e-6
-# Numbers of a Jacobian in memory at a time: few, because neighbouring questions may leave most units off, and so most
+# Numbers of a Jacobian in memory at a time: few, because neighbouring queries may leave most units off, and so most
 # columns of a block empty.
 _BLOCK = 2**21
 
@@ -175,7 +175,7 @@ def fit_weighted(
     """Return the weighted least-squares fit from a network that is nearly right; None if the answers leave some weight
     undetermined.
 
-    X are the questions as the box saw them, z = x without a whitening. With `outside` the fit is one in the directions
+    X are the queries as the oracle saw them, z = x without a whitening. With `outside` the fit is one in the directions
     of its basis. `least` are β₀ and β₁ as far as the format of the answers is known: residuals show them badly where
     other terms are larger.
     """

@@ -63,15 +63,15 @@ def settle(fit: Fit, setting: Setting) -> Settled:
             return best_of([beside], setting)
     students = networks_behind(fit.point, setting.task.affine, how)
     starts = sorted((Point(samples, one, options.fit, deadline) for one in students), key=lambda one: one.loss)
-    begun = [
+    first = [
         descend(samples, start.student, options.fit, deadline, steps=how.steps)
         for start in within(deadline, starts[: how.fitted + 1])
     ]
-    least, slow = min(one.rss for one in begun), 1.0 - how.settled / samples.n_equations
+    least, slow = min(one.rss for one in first), 1.0 - how.settled / samples.n_equations
     near = how.near if least <= how.near * fit.rss else how.hopeless
     fits = [
         one if one.converged else descend(samples, one.student, options.fit, deadline, slow=slow)
-        for one in begun
+        for one in first
         if one.rss <= near * least
     ]
     return best_of(fits, setting)

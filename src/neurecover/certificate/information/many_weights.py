@@ -71,7 +71,7 @@ def can_be_tested(model: Model, samples: Source, options: ProductOptions) -> boo
 def by_products(
     network: Network | DeepNetwork, bias: bool, samples: Source, options: CertificateOptions = DEFAULTS
 ) -> ManyWeights:
-    """Return the answers to these questions for a network.
+    """Measure what `ManyWeights` holds of a network, by products with its information alone.
 
     In single precision the squares of the outputs must not overflow or underflow, so the outputs are divided by `size`;
     the same noise then moves a hidden weight `size` times as far.

@@ -107,11 +107,11 @@ def solve(blocks: list[Block], gates: list[np.ndarray], frame: np.ndarray) -> tu
     return x[: k * len(frame)].reshape(k, len(frame)) @ frame, x[k * len(frame) :]
 
 
-def by_exclusion(block: Block, gates: np.ndarray, begun: np.ndarray) -> np.ndarray:
+def by_exclusion(block: Block, gates: np.ndarray, guess: np.ndarray) -> np.ndarray:
     """Return gates for rows that agree with no others: the only sets that all other equations and inequalities allow.
 
     The row with the fewest such sets is first, and of its sets the likeliest, a unit being on as often as in the rows
-    that are told and in `begun` (n, k): the fewer units switch for one row alone, the less was free to be chosen.
+    that are told and in `guess` (n, k): the fewer units switch for one row alone, the less was free to be chosen.
     """
     gates = gates.copy()
     while True:
@@ -120,7 +120,7 @@ def by_exclusion(block: Block, gates: np.ndarray, begun: np.ndarray) -> np.ndarr
         row = min(allowed, key=lambda i: len(allowed[i]), default=-1)
         if row < 0:
             return gates
-        known = np.vstack([gates[gates[:, 0] >= 0], begun[row]])
+        known = np.vstack([gates[gates[:, 0] >= 0], guess[row]])
         on = (known.sum(axis=0) + 0.5) / (len(known) + 1.0)
         gates[row] = max(allowed[row], key=lambda S: float(np.log(np.where(S == 1, on, 1.0 - on)).sum()))
 
