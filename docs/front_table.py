@@ -37,12 +37,32 @@ def _table(name: str) -> list[dict[str, str]]:
 
 
 def _rows() -> Iterator[tuple[str, ...] | None]:
+    yield _broken_lines()
     yield _queried("extract", "784-128-1")
     yield _queried("extract-deep", "40-20-10-10-1")
     yield from _attacked()
     yield _trained()
     yield _noisy()
     yield _hostile()
+
+
+def _broken_lines() -> tuple[str, ...] | None:
+    """Compare the breaks of a line with those of R's segmented, over all rows in which R was run."""
+    rows = [row for row in _table("hinges") if row["R RMSE/CR"]]
+    if not rows:
+        return None
+
+    def between(key: str, form: str) -> str:
+        values = [float(row[key]) for row in rows]
+        return f"{min(values):{form}} to {max(values):{form}}"
+
+    return (
+        "breaks and slopes of a noisy line, same data",
+        f"breaks off by {between('RMSE/CR', '.2f')} times the Cramér–Rao bound; 95 % intervals hold "
+        f"{between('slopes', '.0%')} of the slopes",
+        f"R's segmented: {between('R RMSE/CR', '.2f')} times; {between('R slopes', '.0%')}",
+        "`neurecover bench hinges`",
+    )
 
 
 def _queried(table: str, network: str) -> tuple[str, ...] | None:
