@@ -108,7 +108,7 @@ def test_another_activation_is_looked_for_as_long_on_a_slow_machine(
     assert any(made.name == stage for made in ordinary.stages)
     slow_down()
     slow = recover(X, Y, options=options)
-    assert slow.seconds > 1_000.0
+    assert slow.seconds > 100.0 * ordinary.seconds
     assert checks_of(ordinary) == checks_of(slow)
     assert [made.detail for made in ordinary.stages] == [made.detail for made in slow.stages]
 
