@@ -169,6 +169,21 @@ def test_narrowing_stops_descending_when_time_is_up_and_still_comes_to_the_width
     assert narrow(point, (2, 1), 50)[0].student.widths == (2, 1)
 
 
+def test_out_of_time_copies_go_all_the_same_and_what_they_copy_stays() -> None:
+    from neurecover.solve import Deadline
+
+    truth = Shape("relu", (3, 2)).student()
+    wide = _with_unit(_with_unit(truth, 0, -2.0 * truth.V[0][2]), 0, 0.7 * truth.V[0][1])
+    wide = _with_unit(wide, 1, 0.5 * wide.V[1][0])
+    samples = samples_of(wide)
+    point = Point(samples, wide, at(samples, wide).options, Deadline.after(0.0))
+    few, dearest = narrow(point, (3, 2))
+    assert few.student.widths == (3, 2)
+    assert few.relative < 1e-12
+    assert dearest < 1e-11 * point.scale
+    assert narrow(point, (2, 2))[1] > 1e-6 * point.scale
+
+
 def test_a_unit_that_is_on_wherever_outputs_depend_on_it_goes_at_no_cost() -> None:
     """max(s, relu(z)) = s + relu(relu(z) − s): outputs depend on the lower unit only where the upper one is on, and
     there z > 0 in every sample, so that z may stand for relu(z)."""

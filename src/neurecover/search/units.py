@@ -68,18 +68,18 @@ def worth(point: Point, layer: int) -> Worth:
     return Worth(cost, beta)
 
 
-def without(student: Student, layer: int, unit: int, beta: np.ndarray) -> Student:
-    """Return the student without that unit; what read it now reads Σ β_j c_j."""
-    q = len(beta)
-    at = q - student.widths[layer] + unit
+def without(student: Student, layer: int, units: int | np.ndarray, beta: np.ndarray) -> Student:
+    """Return the student without one unit of a layer, or several; what read it now reads Σ β_j c_j."""
+    gone, q = np.atleast_1d(units), len(beta)
+    at = q - student.widths[layer] + gone
 
     def moved(rows: np.ndarray) -> np.ndarray:
         rows = rows.copy()
-        rows[:, :q] += np.outer(rows[:, at], beta)
+        rows[:, :q] += rows[:, at] @ beta.reshape(q, len(gone)).T
         return np.delete(rows, at, axis=1)
 
     V = list(student.V)
-    V[layer] = np.delete(V[layer], unit, axis=0)
+    V[layer] = np.delete(V[layer], gone, axis=0)
     for above in range(layer + 1, student.depth):
         V[above] = moved(V[above])
     return replace(student, V=tuple(V), theta=moved(student.theta.T).T)
@@ -165,7 +165,7 @@ def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point
         return Point(samples, most_useful(point, widths[0])[0], options, deadline), np.nan
     dearest = 0.0
     while surplus := [layer for layer, k in enumerate(widths) if point.student.widths[layer] > k]:
-        cost, student = one_less(point, surplus)
+        cost, student = several_less(point, surplus[0], widths) if deadline.passed else one_less(point, surplus)
         dearest = max(dearest, cost)
         if steps and not deadline.passed:
             point = descend(samples, student, options, deadline, steps=steps, target=options.fitted).point
@@ -180,6 +180,27 @@ def one_less(point: Point, layers: list[int]) -> tuple[float, Student]:
     layer = min(layers, key=lambda layer: float(worths[layer].cost.min()))
     unit = int(np.argmin(worths[layer].cost))
     return float(worths[layer].cost[unit]), without(point.student, layer, unit, worths[layer].beta[:, unit])
+
+
+def several_less(point: Point, layer: int, widths: tuple[int, ...]) -> tuple[float, Student]:
+    """Return what `one_less` returns for all surplus units of a layer, after one look at the samples.
+
+    Costs are those of `worth`; when a unit goes, the residuals ρ of the others follow by a rank-one update.
+    """
+    student, cost = point.student, worth(point, layer).cost
+    columns = np.hstack([point.values.F, point.values.H[:, : student.own(layer).stop]])
+    readout, first = Readout(columns.T @ columns), columns.shape[1] - len(cost)
+    inverse, scale, left, dearest = readout.inverse, readout.scale, np.arange(len(cost)), 0.0
+    K, seen = inverse[first:, first:], cost * inverse.diagonal()[first:]  # ρ_i² is 1 / K_ii in units of the column
+    while len(left) > widths[layer]:
+        cheapest = left[np.argmin(seen[left] / K[left, left])]
+        dearest = max(dearest, float(seen[cheapest] / K[cheapest, cheapest]))
+        K = K - np.outer(K[:, cheapest] / K[cheapest, cheapest], K[cheapest])
+        left = left[left != cheapest]
+    gone = np.setdiff1d(np.arange(len(cost)), left)
+    at = first + gone
+    beta = -np.linalg.solve(inverse[np.ix_(at, at)], inverse[at] / scale).T * scale[at]
+    return dearest, without(student, layer, gone, beta)
 
 
 def with_fresh(student: Student, widths: tuple[int, ...], draw: Draw) -> Student:
