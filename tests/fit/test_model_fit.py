@@ -68,16 +68,6 @@ def test_biases_stay_where_they_are() -> None:
     assert np.all(parameters(fit.network)[are_biases(truth)] == 0.0)
 
 
-def test_an_over_wide_network_leaves_weights_open() -> None:
-    truth = MODELS["shallow"]
-    X = np.random.default_rng(0).standard_normal((2_000, 4))
-    source = ArraySource(X, truth(X))
-    assert fit_model(source, truth).weakest > 1e-8
-    (W, b), (A, c) = (truth.W, truth.b), (truth.A, truth.c)
-    doubled = DeepNetwork([(np.vstack([W, W[:1]]), np.append(b, b[0])), (np.hstack([A, A[:, :1]]), c)])
-    assert fit_model(ArraySource(X, doubled(X)), doubled).weakest < 1e-12
-
-
 def test_what_has_no_derivative_is_not_fitted_and_time_is_kept() -> None:
     assert not can_be_fitted(composite_teacher(3, 2, union(), activation="step", random_state=0))
     assert not can_be_fitted(Composite(np.eye(2), 0.5, lambda H: H))
@@ -115,5 +105,4 @@ def test_sums_of_a_network_are_those_of_its_jacobian_and_lead_back_to_it(
     moved = theta + 1e-3 * rng.standard_normal(theta.shape) * (theta != 0)
     fit = fit_model(ArraySource(X, truth(X)), with_parameters(truth, moved), bias=bias)
     assert fit.converged
-    assert fit.weakest > 1e-8
     assert compare(fit.network, truth).weight_error < 1e-10

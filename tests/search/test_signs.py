@@ -16,8 +16,8 @@ from neurecover.models.signs import find_flips, find_subsets, flips_beside_other
 from neurecover.models.student import Student
 from neurecover.search import SearchOptions, Task
 from neurecover.search.race import Setting
-from neurecover.search.settle import Covariance, best_of, count_signs, networks_behind, on_more, same_units, settle
-from neurecover.search.turning import Turning, without_skips
+from neurecover.search.settle import best_of, count_signs, networks_behind, on_more, same_units, settle
+from neurecover.search.turning import Turning
 from neurecover.simulate import sign_ambiguous
 from neurecover.solve import Deadline
 from students import at, features, network
@@ -147,29 +147,21 @@ def _setting(net: Network | DeepNetwork, seed: int = 0, affine: bool = False) ->
 @pytest.mark.parametrize(
     ("sizes", "activation"), [((4, 4, 2), "relu"), ((4, 4, 2), "softplus"), ((4, 4, 3, 2), "relu")]
 )
-def test_the_likeliest_signs_under_noise_are_the_right_ones_and_their_distance_is_that_of_chance(
+def test_the_signs_that_leave_least_of_the_skips_under_noise_are_the_right_ones(
     sizes: tuple[int, ...], activation: str
 ) -> None:
-    right, ratios = 0, []
+    right = 0
     for seed in range(6):
         net = network(sizes, seed, activation)
         samples, rng = _noisy(net, 2_500, seed)
         flips = [rng.random(m) < 0.5 for m in sizes[1:-1]]
         fit = descend(samples, _turned(net, flips, True), OPTIONS.fit, steps=30)
-        covariance = Covariance(fit.point, OPTIONS.signs)
-        turnings = [Turning.of(fit.student, layer, False) for layer in range(len(flips))]
-        likely = [covariance.likely(turning, 4) for turning in turnings]
-        if not all(np.array_equal(found[0], flip) for (found, _), flip in zip(likely, flips)):
-            continue
-        right += 1
-        ratios.append(sum(float(misfit[0]) for _, misfit in likely) / sum(one.target.size for one in turnings))
-        assert all(np.all(np.diff(misfit) >= 0.0) for _, misfit in likely)
-        first = as_network(networks_behind(fit.point, False, OPTIONS.signs)[0])
-        if activation == "relu":
-            assert compare(first, net).weight_error < 0.5
-    # A unit that is hardly ever off, or on, leaves its sign open, and what is not determined has no χ² distribution.
+        found = networks_behind(fit.point, False, OPTIONS.signs)
+        truth = as_student(net, True)
+        first = descend(samples, found[0], OPTIONS.fit, slow=PATIENT)
+        right += same_units(first, descend(samples, truth, OPTIONS.fit, slow=PATIENT), OPTIONS.signs)
+    # A unit that is hardly ever off, or on, leaves its sign open.
     assert right >= 4
-    assert 0.5 < np.median(ratios) < 2.0  # of the median of four χ² with 8 degrees or more: 1 ± 0.3
 
 
 @every_case
@@ -259,10 +251,6 @@ def test_skips_that_the_samples_leave_open_do_not_hide_the_signs() -> None:
     assert fit.relative < 1e-25
     top = Turning.of(fit.student, 1, affine=False)
     assert find_subsets(top.columns, top.target, OPTIONS.signs.misfit).misfit[0] > 1e-3
-    # The nearest student without skips is far nearer to the network than the one whose skips are dropped.
-    dropped = at(samples, without_skips(fit.student, [np.array([False, True, True]), np.array([True, False])], False))
-    nearest = at(samples, networks_behind(fit.point, False, OPTIONS.signs)[0])
-    assert nearest.loss < 0.01 * dropped.loss
     settled = settle(fit, _setting(net))
     assert settled.fit.relative < 1e-25
     assert compare(as_network(settled.fit.student), net).weight_error < 1e-9

@@ -56,17 +56,12 @@ DEFAULTS = ModelFitOptions()
 
 @dataclass(frozen=True)
 class ModelFit(Generic[M]):
-    """The network, its Σ r² and Σ y² on the samples, and why the fit ended.
-
-    weakest is the smallest eigenvalue of Σ JᵀJ, scaled to unit diagonal and apart from the free scales: at the level of
-    rounding where the samples leave some weight open.
-    """
+    """The network, its Σ r² and Σ y² on the samples, and why the fit ended."""
 
     network: M
     rss: float
     total: float
     outcome: Outcome
-    weakest: float
 
     @property
     def relative_rss(self) -> float:
@@ -101,7 +96,7 @@ def fit_model(
     start = _Point(source, model, bias, total)
     loop = Loop(start, Tolerances(promise=small, gain=small), Damping(damping)).advance(max_steps, deadline)
     end = loop.point
-    return ModelFit(end.model, end.loss, total, loop.outcome, end.weakest())
+    return ModelFit(end.model, end.loss, total, loop.outcome)
 
 
 def normal_equations(sums: InformationSums) -> DenseSystem:
@@ -141,11 +136,6 @@ class _Point(Generic[M]):
 
     def moved(self, step: np.ndarray) -> Self | None:
         return replace(self, model=stepped(self.model, self.bias, step)) if np.isfinite(step).all() else None
-
-    def weakest(self) -> float:
-        system = self.system()
-        root = np.sqrt(system.D)
-        return float(min(np.linalg.eigvalsh(system.S / root / root[:, None]), default=1.0))
 
 
 @dataclass(frozen=True)

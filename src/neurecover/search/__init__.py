@@ -89,16 +89,13 @@ class SignOptions:
     misfit: float = 1e-6  # relative, of the equations of signs of an exact fit
     likely: int = 24  # choices tried on noisy samples
     likely_deep: int = 4  # the same in every layer where there are several
-    unlikely: float = 3.0  # times the least W, or its mean for the right signs: W is right to second order alone
+    unlikely: float = 3.0  # times the least misfit of signs, beyond which others are not tried
     fitted: int = 3  # of them, how many are fitted to the end
     steps: int = 10  # after which hopeless choices are given up
     hopeless: float = 2.0  # times the least Σr² among them at which they are
     near: float = 1.1  # the same once one is as good as the student with skips
     doubt: float = 10.0  # degrees of freedom: odds of e⁵ between two choices under Gaussian noise
     settled: float = 0.01  # of a degree of freedom's share of Σr², gained in a window: less tells no optima apart
-    weights: int = 1_500  # whose covariance is formed; beyond, the equations of the signs count alike
-    ridge: float = 1e-10  # on H scaled to unit diagonal: between its rounding and the least curvature samples show
-    rounds: int = 4  # of signs for a covariance and the covariance for those signs, and of steps without skips
     turned: float = 0.5  # of a unit's size, that another is away at the least: a reversed one is twice its size away
     # Σr²/σ² that giving up an affine part may cost: so many times its degrees of freedom, or the quantile of χ².
     growth: float = 4.0

@@ -22,11 +22,11 @@ import numpy as np
 from scipy.special import chdtri
 
 from neurecover.fit.descent import PATIENT, Fit, descend
-from neurecover.fit.point import Point
+from neurecover.fit.point import Point, curvature_sums
 from neurecover.models.student import Student
 from neurecover.search.find import Runs, one_optimum
 from neurecover.search.race import Setting
-from neurecover.search.settle import Covariance, in_order_of, normal_form, same_units
+from neurecover.search.settle import in_order_of, normal_form, same_units
 from neurecover.search.units import without, worth
 from neurecover.solve import within
 
@@ -106,7 +106,7 @@ class Around:
     @classmethod
     def of(cls, fit: Fit, how: RivalOptions) -> Around:
         """Return the parabola at a fit in normal form."""
-        values, vectors = np.linalg.eigh(Covariance.information(fit.point))
+        values, vectors = np.linalg.eigh(information(fit.point))
         seen = values > how.seen * values[-1]
         roots = np.sqrt(values[seen])
         freedom = max(fit.point.samples.n_equations - int(np.count_nonzero(seen)), 1)
@@ -131,6 +131,22 @@ class Around:
         """
         apart = in_order_of(self.student, normal_form(other)).weights - self.student.weights
         return float(np.linalg.norm(self.half.T @ apart)) / float(np.sqrt(max(self.variance, 1e-300)))
+
+
+def information(point: Point) -> np.ndarray:
+    """Return H = Σ JᵀJ over all weights φ of a student."""
+    student = point.student
+    (q, p), P = student.theta.shape, student.size
+    H = np.zeros((P + q * p, P + q * p))
+    for output in range(p):
+        part = replace(student, theta=student.theta[:, output : output + 1])
+        JJ, BJ = curvature_sums(point, part, point.values)
+        own = slice(P + output * q, P + (output + 1) * q)
+        H[:P, :P] += JJ
+        H[own, own] = point.gram
+        H[own, :P] = BJ
+        H[:P, own] = BJ.T
+    return H
 
 
 def _from_afar(best: Fit, around: Around, setting: Setting, how: RivalOptions) -> Iterator[Fit]:

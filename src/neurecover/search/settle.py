@@ -5,15 +5,9 @@ other from the top, whatever reads h_l and c_{l−1} with rows (A, B) is free of
 for the units that are turned; the constant becomes a bias, and an affine term keeps x in the readout. Without noise the
 equations decide.
 
-With noise the likeliest signs are tried on the samples. With B_s the skips that are left when the units s are turned, H
-= Σ JᵀJ over all weights φ of the student and Σ = σ²H⁻¹ their covariance, B_s = 0 is as far away as
-
-    W(s) = b_sᵀ (D_s Σ D_sᵀ)⁻¹ b_s,        b_s = B_s row by row,    D_s = ∂b_s/∂φ,        [Wald 1943]
-
-which is also what Σr²/σ² is going to grow by, to second order, when the skips are taken away. The student that is
-nearest among those without skips is φ − Σ D_sᵀ (D_s Σ D_sᵀ)⁻¹ b_s. Directions in which H says nothing, as where a unit
-above never bends within the samples that a unit below is on for, have a variance without bound: skips along them count
-for nothing and go at no cost. The scales that a unit can hand to those above are held where they are.
+With noise, or where the samples leave some skips open, the signs that leave the least of B are tried on the samples: a
+few steps of descent without skips tell the right ones. (Weighing B by its covariance found the same optima in the same
+time.)
 """
 
 from __future__ import annotations
@@ -23,11 +17,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import linear_sum_assignment
 
 from neurecover.fit.descent import PATIENT, Fit, descend
-from neurecover.fit.point import Point, curvature_sums
+from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models import as_network, as_student
 from neurecover.models.signs import find_subsets, flips_beside_others, nearest_subsets
@@ -132,41 +125,34 @@ def networks_behind(point: Point, affine: bool, how: SignOptions) -> list[Studen
     """Return the networks that a student with skips may be, the likeliest first.
 
     An exact student gives the solutions of the equations of its signs. Where they have none, because noise moved the
-    skips or because the samples leave some of them open, signs are chosen by their likelihood.
+    skips or because the samples leave some of them open, those that solve them best are chosen.
     """
-    student, count, floor = point.student, how.likely, 0.0
+    student, count, choices = point.student, how.likely, list[Choices]()
     turnings = [Turning.of(student, layer, affine) for layer in range(student.depth)]
-    covariance, choices = None, list[Choices]()
     if point.relative < point.samples.level():
         choices = [_choices(turning, how) for turning in turnings]
     if not choices or not all(len(flips) for flips, _ in choices):
         count = how.likely if student.depth == 1 else how.likely_deep
-        if student.n_parameters <= how.weights and any(turning.open for turning in turnings):
-            covariance = Covariance(point, how)
-            floor = float(sum(turning.target.size for turning in turnings))
-        choices = [_choices(turning, how, count, covariance) for turning in turnings]
+        choices = [_choices(turning, how, count) for turning in turnings]
     ranked = sorted(
         (sum(float(misfit[i]) for i, (_, misfit) in zip(chosen, choices)), chosen)
         for chosen in product(*(range(len(flips)) for flips, _ in choices))
     )
-    most = how.unlikely * max(ranked[0][0], floor, how.misfit)
-    signs = [
-        [flips[i] for i, (flips, _) in zip(chosen, choices)] for misfit, chosen in ranked[:count] if misfit <= most
+    most = how.unlikely * max(ranked[0][0], how.misfit)
+    return [
+        without_skips(student, [flips[i] for i, (flips, _) in zip(chosen, choices)], affine)
+        for misfit, chosen in ranked[:count]
+        if misfit <= most
     ]
-    if covariance is None:
-        return [without_skips(student, flips, affine) for flips in signs]
-    return [without_skips(covariance.nearest_without(flips, affine), flips, affine) for flips in signs]
 
 
-def _choices(turning: Turning, how: SignOptions, count: int = 0, covariance: Covariance | None = None) -> Choices:
-    """Return the choices of signs that solve a layer's equations, or the `count` likeliest, and their misfits.
+def _choices(turning: Turning, how: SignOptions, count: int = 0) -> Choices:
+    """Return the choices of signs that solve a layer's equations, or the `count` nearest to that, and their misfits.
 
-    Without a covariance all equations count alike; where there are none units stay as they are.
+    Where there are no equations units stay as they are.
     """
     if not turning.open:
         return np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1)
-    if covariance is not None:
-        return covariance.likely(turning, count)
     if count:
         flips = nearest_subsets(turning.columns, turning.target, count)
         return flips, np.sum((flips @ turning.columns.T - turning.target) ** 2, axis=1)
@@ -212,109 +198,3 @@ def in_order_of(student: Student, other: Student) -> Student:
         parts[layer] = parts[layer][order]
         parts[layer + 1] = parts[layer + 1][:, np.r_[:at, at + order]]
     return replace(other, V=tuple(parts[:-1]), theta=parts[-1].T)
-
-
-class Covariance:
-    """Σ = σ²H⁻¹ of a fitted student; φ as `Student.weights`."""
-
-    def __init__(self, point: Point, how: SignOptions) -> None:
-        student, self.how = point.student, how
-        self.student = student
-        H = self.information(point)
-        diagonal = H.diagonal()
-        scale = np.sqrt(np.maximum(diagonal, how.ridge * diagonal.max(initial=1e-300)))
-        N = _scales(student) * scale[:, None]
-        N /= np.maximum(np.linalg.norm(N, axis=0), 1e-300)
-        factor = cho_factor(H / scale / scale[:, None] + N @ N.T + how.ridge * np.eye(len(H)), lower=True)
-        variance = max(point.loss, point.options.rounding * point.scale) / max(point.R.size, 1)
-        self.matrix = variance * cho_solve(factor, np.eye(len(H))) / scale / scale[:, None]
-
-    @staticmethod
-    def information(point: Point) -> np.ndarray:
-        """Return H at a student with or without skips."""
-        student = point.student
-        (q, p), P = student.theta.shape, student.size
-        H = np.zeros((P + q * p, P + q * p))
-        for output in range(p):
-            part = replace(student, theta=student.theta[:, output : output + 1])
-            JJ, BJ = curvature_sums(point, part, point.values)
-            own = slice(P + output * q, P + (output + 1) * q)
-            H[:P, :P] += JJ
-            H[own, own] = point.gram
-            H[own, :P] = BJ
-            H[:P, own] = BJ.T
-        return H
-
-    def likely(self, turning: Turning, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the likeliest choices of the units of a layer to be reversed, (s, k), and the statistic W of each, the
-        least first.
-
-        The covariance depends on the signs, and the signs that are nearest by it are found among all: in turns. For the
-        right choice W has a χ² distribution of as many degrees of freedom as there are skips.
-        """
-        columns, target = turning.columns, turning.target
-        known: dict[bytes, tuple[np.ndarray, float]] = {}
-        flip = nearest_subsets(columns, target, 1)[0]
-        for _ in range(self.how.rounds):
-            root = self._root(self._by(turning, flip))
-            near = nearest_subsets(_whitened(root, columns), _whitened(root, target), count)
-            fresh = [other for other in (flip, *near) if other.tobytes() not in known]
-            for other in fresh:
-                left = _whitened(self._root(self._by(turning, other)), columns @ other - target)
-                known[other.tobytes()] = other, float(left @ left)
-            best = min(known.values(), key=lambda pair: pair[1])[0]
-            if np.array_equal(best, flip) or not fresh:
-                break
-            flip = best
-        flips, misfits = zip(*sorted(known.values(), key=lambda pair: pair[1])[:count])
-        return np.array(flips), np.array(misfits)
-
-    def nearest_without(self, flips: list[np.ndarray], affine: bool) -> Student:
-        """Return the likeliest student in which, once these units are reversed, the skips vanish to rounding."""
-        student = self.student
-        for _ in range(self.how.rounds):
-            turnings = [Turning.of(student, layer, affine) for layer in range(student.depth)]
-            D = np.vstack([self._by(turning, flip) for turning, flip in zip(turnings, flips)])
-            b = np.concatenate([turning.columns @ flip - turning.target for turning, flip in zip(turnings, flips)])
-            root = self._root(D)
-            step = _whitened(root, D @ self.matrix).T @ _whitened(root, b)
-            student = student.with_weights(student.weights - step)
-        return student
-
-    def _by(self, turning: Turning, flip: np.ndarray) -> np.ndarray:
-        """Return D_s (equations, P)."""
-        starts = np.cumsum([0, *(V.size for V in self.student.V)])
-        (k, D), (r, width) = turning.V.shape, turning.rows.shape
-        kept, start, layer = turning.kept, turning.start, turning.layer
-        turned = turning.slope * flip
-        row, unit, column = np.ogrid[:r, :k, : start - kept]
-        by = np.zeros((r, start - kept, len(self.matrix)))
-        above = starts[layer + 1] + row * width  # where the rows that read the layer begin in φ
-        by[row[:, 0], column[0], above[:, 0] + kept + column[0]] = 1.0
-        by[row, column, above + start + unit] = turned[unit] * turning.V[unit, kept + column]
-        by[row, column, starts[layer] + unit * D + kept + column] = turned[unit] * turning.A[row, unit]
-        return by.reshape(-1, len(self.matrix))
-
-    def _root(self, by: np.ndarray) -> np.ndarray:
-        """Return the Cholesky factor of D Σ Dᵀ."""
-        covariance = by @ self.matrix @ by.T
-        covariance.flat[:: len(covariance) + 1] *= 1.0 + self.how.ridge
-        return np.linalg.cholesky(covariance)
-
-
-def _whitened(root: np.ndarray, right: np.ndarray) -> np.ndarray:
-    return solve_triangular(root, right, lower=True)
-
-
-def _scales(student: Student) -> np.ndarray:
-    """Return one direction of φ per unit, along which its row grows while the columns that read it shrink."""
-    units, row, column = np.arange(sum(student.widths)), list[np.ndarray](), list[np.ndarray]()
-    if student.activation.homogeneity is None:  # as softplus, whose slope is a weight like any other
-        units = units[:0]
-    for layer, rows in enumerate((*student.V, student.theta.T)):
-        base, below = student.reads(layer)
-        own = np.arange(len(rows)) + (student.own(layer).start if layer < student.depth else len(units))
-        row.append(np.repeat(own, rows.shape[1]))
-        column.append(np.tile(np.r_[np.full(base, -1), below], len(rows)))
-    signs = (np.concatenate(row)[:, None] == units).astype(float) - (np.concatenate(column)[:, None] == units)
-    return student.weights[:, None] * signs

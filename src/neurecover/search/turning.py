@@ -20,7 +20,6 @@ from neurecover.models.student import Student
 class Turning:
     """The equations for a layer's signs: the rows (r, columns) that read it, its weights V, and which columns are 0."""
 
-    layer: int
     rows: np.ndarray
     V: np.ndarray
     kept: int
@@ -34,7 +33,7 @@ class Turning:
         rows = student.theta.T if top else student.V[layer + 1]
         kept = student.n_base if affine and top else student.bias
         start = student.n_base + student.own(layer).start
-        return cls(layer, rows, student.V[layer], kept, start, student.activation.odd_slope or 0.0)
+        return cls(rows, student.V[layer], kept, start, student.activation.odd_slope or 0.0)
 
     @property
     def A(self) -> np.ndarray:
