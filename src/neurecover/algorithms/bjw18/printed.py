@@ -17,7 +17,7 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.algorithms.base import Call
-from neurecover.algorithms.bjw18.common import as_estimate, samples_for_patterns, units_of_rank
+from neurecover.algorithms.bjw18.common import as_estimate, units_of_rank
 from neurecover.algorithms.bjw18.options import SOLVED
 from neurecover.algorithms.bjw18.patterns import EPS, ExactUnit, ExactWeights
 from neurecover.data import ArraySource, reduce
@@ -26,6 +26,8 @@ from neurecover.models import Network
 from neurecover.results import Estimate
 from neurecover.statistics import HermiteSums
 from neurecover.tensors import decompose, flatten, joint_diagonalise, pack
+
+_BLOCK = 100_000  # samples whose products of three are held at once
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,12 @@ def unmixed(Q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     if values[0] <= 0.0:
         raise UnsolvableError(f"The sketched outputs have rank below {k}.")
     whiten = vectors / np.sqrt(values)
-    white = centred @ whiten
-    third = np.einsum("ni,nj,nk->ijk", white, white, white, optimize=True) / len(Q)
+    third = np.zeros((k, k, k))
+    for rows in np.array_split(centred, 1 + len(Q) // _BLOCK):
+        white = rows @ whiten
+        third += np.einsum("ni,nj,nk->ijk", white, white, white, optimize=True) / len(Q)
     U = decompose({3: pack(third, 3)[None]}, k, k, rng).W if k > 1 else np.ones((1, 1))
-    skewness = np.mean((white @ U.T) ** 3, axis=0)
+    skewness = np.einsum("ijk,ai,aj,ak->a", third, U, U, U)
     return np.asarray(Q @ whiten @ U.T * np.where(skewness < 0.0, -1.0, 1.0))
 
 
@@ -161,7 +165,7 @@ def run_as_printed(call: Call, ica: bool) -> Estimate:
     the score.
     """
     options = call.options_as(PrintedOptions)
-    X, Y = samples_for_patterns(call.source, call.rng)
+    X, Y = call.source.collect()
     k, act = units_of_rank(call.task.n_hidden, Y), call.task.activation
     if ica:
         return as_estimate(algorithm_3(X, Y, k, act, call.rng, options))
