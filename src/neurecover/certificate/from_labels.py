@@ -58,7 +58,8 @@ class Labelled:
     """What labels have shown of k halfspaces.
 
     `share` is the share of labels inside. `wrong` of the n_holdout held-out labels are on the wrong side, while the
-    model of the other samples expects the rate `expected`; the rarer class has n_rarer of them. `fewer`, `more` and
+    model of the other samples expects the rate `expected`; the rarer class has n_rarer of them. `flipped` is the larger
+    share of wrong labels of the two sides, two standard errors added. `fewer`, `more` and
     `none` are the BIC with one halfspace less, one more, or none, minus that of k; nan if not tried. `explained` says
     whether label noise accounts for all wrong labels, `worth` is what an explained label adds to the log-likelihood,
     and `further` how many labels one more halfspace explains. `errors` are the standard errors of normals (k, d) and
@@ -74,6 +75,7 @@ class Labelled:
     wrong: int
     expected: float
     n_rarer: int
+    flipped: float
     n_halfspaces: int
     fewer: float
     more: float
@@ -121,6 +123,18 @@ def _signal(seen: Labelled) -> Check:
     if not clear:
         sentence = f"Labels that do not depend on the inputs explain them as well (BIC differs by {seen.none:.1f})."
     return Check("signal", clear, seen.none, seen.options.labels.sure, sentence)
+
+
+def _majority(seen: Labelled) -> Check:
+    """Check that labels are more often right than wrong on either side: beyond one half the sides change places."""
+    clear = seen.flipped < 0.5
+    sentence = f"On either side most labels are right: at most {seen.flipped:.1%} are wrong."
+    if not clear:
+        sentence = (
+            f"On one side up to {seen.flipped:.0%} of the labels are wrong, two standard errors included: as many as "
+            "where labels do not follow the halfspaces."
+        )
+    return Check("majority", clear, seen.flipped, 0.5, sentence)
 
 
 def _generalisation(seen: Labelled) -> Check:
@@ -253,6 +267,7 @@ CHECKS = (
     Row(network.units),
     Row(_prediction),
     Row(_signal),
+    Row(_majority),
     Row(_generalisation),
     Row(_structure),
     Row(_shape),

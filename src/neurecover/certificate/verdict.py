@@ -62,6 +62,7 @@ NEEDS_OF_LABELS = {
         "inputs",
         "units",
         "signal",
+        "majority",
         "generalisation",
         "structure",
         "shape",

@@ -2,21 +2,26 @@
 
 Every row is a median over fresh seeds. `angle` is that of the worst unit to the nearest direction found, up to sign,
 π/2 where none is; `outputs` is the mean squared error on fresh inputs over the variance, of the network that comes out,
-1 where none does. Algorithms 1 to 3 of [ATV21] are made for exact tensors and under errors keep every unit twice: the
-directions converge, the output weights do not. Algorithms 3 and 5 of [BJW18] give all units exactly or none.
+1 where none does, and `networks` counts those that do: Algorithms 3 and 5 of [BJW18] give all units exactly or none.
+
+Algorithms 1 to 4 and 6 of [ATV21] read the samples through means alone, T̂_j = T_j + E_j with E_j Gaussian of a
+covariance that falls as 1/n. Beyond `DRAWN` samples the error of the means of that many is shrunk to √(DRAWN/n) of
+itself, which has the law of the error at n, and `drawn` is less than n. Algorithm 5 then regresses on those drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from neurecover.activations import Activation
 from neurecover.algorithms.atv21.coefficients import estimate_coefficients
-from neurecover.algorithms.atv21.printed import Printed
-from neurecover.algorithms.atv21.steps import algorithm_1
+from neurecover.algorithms.atv21.printed import Printed, PrintedOptions, algorithm_5, full_rank, printed_units
+from neurecover.algorithms.atv21.steps import Units, algorithm_1, population_coefficients
 from neurecover.algorithms.gklw19.learner import OURS, PAPER, Settings, learn
 from neurecover.data import ArraySource, unwhiten
 from neurecover.exceptions import UnsolvableError
@@ -26,13 +31,29 @@ from neurecover.pipeline import estimate
 from neurecover.simulate import sample, teacher
 
 SEEDS = 8
+DRAWN = 100_000  # the means of so many have errors that are Gaussian
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Samples of a network, as many as were drawn of the n that are meant."""
+
+    X: np.ndarray
+    Y: np.ndarray
+    n: int
+    truth: Network
+    seed: int
+
+
 Answer = tuple[np.ndarray, Model | None]  # directions, and a network if there is one
-Run = Callable[[np.ndarray, np.ndarray, Network, int], Answer]
+Run = Callable[[Task], Answer]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One algorithm on one family of teachers: the numbers of samples and every form's run."""
+    """One algorithm on one family of teachers: the numbers of samples, at most `drawn` of them drawn, and every form's
+    run.
+    """
 
     paper: str
     algorithm: str
@@ -41,11 +62,13 @@ class Line:
     forms: dict[str, Run]
     noise: float = 0.0
     inputs: str = "gaussian"
+    drawn: int | None = None
 
 
 def _by_method(method: str, form: str, bias: bool = False) -> Run:
-    def run(X: np.ndarray, Y: np.ndarray, truth: Network, seed: int) -> Answer:
-        found = estimate(X, Y, truth.n_hidden, method, form, truth.activation, bias=bias, random_state=seed)
+    def run(task: Task) -> Answer:
+        X, truth = task.X, task.truth
+        found = estimate(X, task.Y, truth.n_hidden, method, form, truth.activation, bias=bias, random_state=task.seed)
         W = found.network.W if isinstance(found.network, Network) else np.zeros((0, X.shape[1]))
         if len(W) == 0 and found.starts:  # an exact method that could not go on has its rough directions
             assert found.whitening is not None
@@ -56,8 +79,10 @@ def _by_method(method: str, form: str, bias: bool = False) -> Run:
 
 
 def _atv21(what: str) -> Run:
-    def run(X: np.ndarray, Y: np.ndarray, truth: Network, seed: int) -> Answer:
-        found = estimate(X, Y, truth.n_hidden, "hermite", "paper", random_state=seed)
+    """Run Algorithms 4 to 6 of [ATV21] by their public call."""
+
+    def run(task: Task) -> Answer:
+        found = estimate(task.X, task.Y, task.truth.n_hidden, "hermite", "paper", random_state=task.seed)
         details, whitening = found.details, found.whitening
         assert isinstance(details, Printed)
         assert whitening is not None
@@ -69,31 +94,52 @@ def _atv21(what: str) -> Run:
     return run
 
 
-def _without_thresholds(X: np.ndarray, Y: np.ndarray, truth: Network, seed: int) -> Answer:
-    """Run Algorithms 1 to 3 of [ATV21], made for exact tensors, on plain means."""
-    rng = np.random.default_rng(seed)
-    c = estimate_coefficients(ArraySource(X, Y), 4, rng, regress=-1)
-    tensors = {j: T * c.scale[:, None] for j, T in c.tensors.items()}
-    try:
-        units = algorithm_1(tensors, X.shape[1], 1, truth.activation, rng)
-    except UnsolvableError:
-        return np.zeros((0, X.shape[1])), None
-    return units.W, Network(units.W, units.b, units.A, None, truth.activation)
+def _from_means(what: str) -> Run:
+    """Run Algorithms 1 to 3, 4 and 6, or 4 and 5 of [ATV21] on means with the errors of n samples."""
+
+    def run(task: Task) -> Answer:
+        rng, act, k = np.random.default_rng(task.seed), task.truth.activation, task.truth.n_hidden
+        source = ArraySource(task.X, task.Y)
+        c = estimate_coefficients(source, 4, rng, regress=-1)
+        tensors = {j: T * c.scale[:, None] for j, T in c.tensors.items()}
+        if task.n > len(task.X):
+            left = np.sqrt(len(task.X) / task.n)
+            true = population_coefficients(task.truth, tuple(tensors))
+            tensors = {j: true[j] + left * (T - true[j]) for j, T in tensors.items()}
+            c = replace(c, errors={j: left * s for j, s in c.errors.items()})
+        if what == "1–3":
+            try:
+                units = algorithm_1(tensors, c.r, 1, act, rng)
+            except UnsolvableError:
+                return np.zeros((0, c.r)), None
+            return units.W, Network(units.W, units.b, units.A, _constant(units, tensors, act), act)
+        units = printed_units(c, tensors, 1, act, rng, k, PrintedOptions())
+        if len(units.W) == 0:
+            return units.W, None
+        if what == "5":
+            return units.W, algorithm_5(source, units, act, k, PrintedOptions())
+        return units.W, full_rank(units, tensors, act, k)
+
+    return run
+
+
+def _constant(units: Units, tensors: dict[int, np.ndarray], activation: Activation) -> np.ndarray:
+    """Return the c for which the network has the mean T_0."""
+    return np.asarray(tensors[0][:, 0] - units.A @ activation.hermite(units.b, 0)[0])
 
 
 def _gklw19(settings: Settings) -> Run:
-    def run(X: np.ndarray, Y: np.ndarray, truth: Network, seed: int) -> Answer:
-        network = learn(ArraySource(X, Y), truth.n_hidden, truth.activation, np.random.default_rng(seed), settings)[
-            0
-        ].network
+    def run(task: Task) -> Answer:
+        source, rng = ArraySource(task.X, task.Y), np.random.default_rng(task.seed)
+        network = learn(source, task.truth.n_hidden, task.truth.activation, rng, settings)[0].network
         return network.W, network
 
     return run
 
 
-def _single_unit(X: np.ndarray, Y: np.ndarray, truth: Network, seed: int) -> Answer:
+def _single_unit(task: Task) -> Answer:
     """Run [GKLW19, Alg. 1]: w = 2 E[x xᵀ]⁻¹ E[y x]."""
-    w = 2.0 * np.linalg.lstsq(X.T @ X, X.T @ Y, rcond=None)[0].T
+    w = 2.0 * np.linalg.lstsq(task.X.T @ task.X, task.X.T @ task.Y, rcond=None)[0].T
     return w, Network(w, None, np.ones((1, 1)))
 
 
@@ -105,24 +151,37 @@ def _with_biases(seed: int) -> Network:
     return teacher(3, 3, random_state=seed)
 
 
+def _two_units(seed: int) -> Network:
+    """Draw two orthogonal units that orders 3 and 4 both show: h₃ = −b φ(b) and h₄ = (b² − 1) φ(b) at |b| = 0.6."""
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], (2, 2))
+    W = teacher(2, 2, kind="orthonormal", random_state=seed).W
+    return Network(W, 0.6 * signs[0], signs[1:], None)
+
+
 MOMENTS = replace(PAPER, detector="moments", halve=False)
 BEST_HERMITE = _by_method("hermite", "best", bias=True)
 LARGE, MIDDLE, SMALL = (10_000, 100_000, 800_000), (1_000, 10_000, 100_000), (500, 2_000, 8_000)
+FAR = (10**7, 10**8, 10**9, 10**10, 10**12)
 LINES = (
     # The best form is one for Algorithms 1 to 6.
-    Line("ATV21", "1–3", _with_biases, LARGE, {"printed": _without_thresholds, "best": BEST_HERMITE}),
+    Line("ATV21", "1–3", _with_biases, LARGE, {"printed": _from_means("1–3"), "best": BEST_HERMITE}),
+    Line("ATV21", "1–3", _with_biases, FAR, {"printed": _from_means("1–3")}, drawn=DRAWN),
     Line("ATV21", "4, 6", _with_biases, LARGE, {"printed": _atv21("algorithm 6")}),
+    Line("ATV21", "4, 6", _with_biases, FAR, {"printed": _from_means("4, 6")}, drawn=DRAWN),
     Line("ATV21", "5", _with_biases, LARGE, {"printed": _atv21("algorithm 5")}),
+    Line("ATV21", "5", _with_biases, FAR, {"printed": _from_means("5")}, drawn=DRAWN),
+    Line("ATV21", "4, 6 (|b| = 0.6)", _two_units, (*LARGE, 3_000_000), {"printed": _atv21("algorithm 6")}),
+    Line("ATV21", "4, 6 (|b| = 0.6)", _two_units, FAR, {"printed": _from_means("4, 6")}, drawn=DRAWN),
     Line("GKLW19", "1", lambda s: Network(teacher(6, 1, bias=0.0, random_state=s).W, None, np.ones((1, 1))), MIDDLE,
          {"printed": _single_unit, "best": _gklw19(OURS)}, 0.1, "uniform"),
     Line("GKLW19", "2", _orthonormal(6, 6, 6), MIDDLE, {"printed": _gklw19(MOMENTS), "best": _gklw19(OURS)}),
     Line("GKLW19", "3", _orthonormal(6, 6, 6), MIDDLE, {"printed": _gklw19(PAPER), "best": _gklw19(OURS)}, 0.1),
     Line("GKLW19", "4", _orthonormal(6, 4, 9), MIDDLE, {"printed": _gklw19(PAPER), "best": _gklw19(OURS)}, 0.1),
-    Line("BJW18", "3", _orthonormal(4, 4, 6), MIDDLE,
+    Line("BJW18", "3", _orthonormal(4, 4, 6), (*MIDDLE, 1_000_000),
          {"printed": _by_method("exact_ica", "paper"), "best": _by_method("exact_ica", "best")}),
-    Line("BJW18", "4, 5 (squared relu)", _orthonormal(3, 2, 3, "power(2)"), MIDDLE,
+    Line("BJW18", "4, 5 (squared relu)", _orthonormal(3, 2, 3, "power(2)"), (*MIDDLE, 1_000_000),
          {"printed": _by_method("exact_tensor", "paper"), "best": _by_method("exact_tensor", "best")}),
-    Line("BJW18", "6 (squared relu)", _orthonormal(3, 2, 3, "power(2)"), MIDDLE,
+    Line("BJW18", "6 (squared relu)", _orthonormal(3, 2, 3, "power(2)"), (*MIDDLE, 1_000_000),
          {"printed": _by_method("noisy_tensor", "paper"), "best": _by_method("noisy_tensor", "best")}, 0.1),
     Line("BJW18", "7", lambda s: teacher(4, 4, 2, bias=0.0, random_state=s), SMALL,
          {"printed": _by_method("one_sparse", "paper"), "best": _by_method("one_sparse", "best")}),
@@ -133,19 +192,21 @@ LINES = (
 
 def measure(line: Line, n: int, form: str, seeds: range) -> Row:
     """Return the medians over the seeds of one form at one number of samples."""
-    angles, outputs = [], []
+    angles, outputs, drawn = [], [], min(n, line.drawn or n)
     for seed in seeds:
         truth = line.truth(seed)
-        X, Y = sample(truth, n, inputs=line.inputs, noise=line.noise, random_state=seed)
-        W, network = line.forms[form](X, Y, truth, seed)
+        X, Y = sample(truth, drawn, inputs=line.inputs, noise=line.noise, random_state=seed)
+        W, network = line.forms[form](Task(X, Y, n, truth, seed))
         angles.append(worst_angle(W, truth))
         fresh, values = sample(truth, 5_000, inputs=line.inputs, random_state=10_000 + seed)
-        outputs.append(1.0 if network is None else float(np.mean((network(fresh) - values) ** 2) / values.var()))
-    named: Row = {"paper": line.paper, "algorithm": line.algorithm, "form": form, "n": n, "noise": line.noise}
+        outputs.append(np.nan if network is None else float(np.mean((network(fresh) - values) ** 2) / values.var()))
+    named: Row = {"paper": line.paper, "algorithm": line.algorithm, "form": form, "n": n, "drawn": drawn}
     return named | {
+        "noise": line.noise,
         "seeds": len(angles),
+        "networks": int(np.isfinite(outputs).sum()),
         "angle of the worst unit, median": f"{np.median(angles):.2e}",
-        "error of the outputs, median": f"{np.median(outputs):.2e}",
+        "error of the outputs, median": f"{np.median(np.nan_to_num(outputs, nan=1.0)):.2e}",
     }
 
 
@@ -158,11 +219,11 @@ def worst_angle(W: np.ndarray, truth: Network) -> float:
     return float(2.0 * np.arcsin(np.minimum(gaps.min(axis=1) / 2.0, 1.0)).max())
 
 
-def _run(track: Track) -> Iterator[Row]:
+def _run(track: Track) -> Iterator[Callable[[], Row]]:
     for line in LINES:
         for n in track(line.sizes, f"{line.paper}, Algorithm {line.algorithm}"):
             for form in line.forms:
-                yield measure(line, n, form, fresh_seeds(SEEDS))
+                yield partial(measure, line, n, form, fresh_seeds(SEEDS))
 
 
 def _draw(rows: list[dict[str, str]], path: Path) -> None:

@@ -146,13 +146,15 @@ def learn_as_printed(
     tensors = {j: T * c.scale[:, None] for j, T in c.tensors.items()}
     units = printed_units(c, tensors, ell, activation, rng, m, options)
     network = algorithm_5(second, units, activation, m, options)
-    full_rank = None
-    if ell == 1 and len(units.W):
-        # Algorithm 6 speaks of m units: of more, the strongest, which come first.
-        of_m = units if len(units.W) <= m else recover_scalars(units.W[:m], tensors, 1, activation)
-        fixed = algorithm_6(of_m, tensors[1])
-        full_rank = Network(fixed.W, fixed.b, fixed.A, None, activation)
-    return Printed(network, units, c, ell, full_rank)
+    fixed = full_rank(units, tensors, activation, m) if ell == 1 and len(units.W) else None
+    return Printed(network, units, c, ell, fixed)
+
+
+def full_rank(units: Units, tensors: Mapping[int, np.ndarray], activation: Activation, m: int) -> Network:
+    """Return the network of Algorithm 6, which speaks of m units: of more, the strongest, which come first."""
+    of_m = units if len(units.W) <= m else recover_scalars(units.W[:m], tensors, 1, activation)
+    fixed = algorithm_6(of_m, tensors[1])
+    return Network(fixed.W, fixed.b, fixed.A, None, activation)
 
 
 def printed_units(

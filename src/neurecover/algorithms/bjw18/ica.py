@@ -32,32 +32,18 @@ from neurecover.algorithms.bjw18.common import (
 )
 from neurecover.algorithms.bjw18.options import ExactOptions
 from neurecover.algorithms.bjw18.patterns import ExactWeights, output_span
-from neurecover.algorithms.bjw18.printed import PrintedOptions, run_as_printed
+from neurecover.algorithms.bjw18.printed import PrintedOptions, run_as_printed, unmixing
 from neurecover.algorithms.bjw18.tensor import until_exact
 from neurecover.data import Source, Whitening
 from neurecover.results import Estimate
-from neurecover.tensors import decompose, pack
 
 
 def ica_directions(X: np.ndarray, Y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
     """Return rough units (k, d) of a network whose rows are orthonormal in whitened inputs."""
     whitening = Whitening.of(np.zeros(X.shape[1]), X.T @ X / len(X))
-    components = independent_components(output_span(Y, k).Q, rng)
+    Q = output_span(Y, k).Q
+    components = (Q - Q.mean(axis=0)) @ unmixing(Q, rng)
     return components.T @ whitening.inputs(X) / len(X) @ whitening.matrix.T
-
-
-def independent_components(Q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the skewed independent components behind mixtures Q (n, k), one per column, of unit variance and unknown
-    sign.
-    """
-    n, k = Q.shape
-    centred = Q - Q.mean(axis=0)
-    values, vectors = np.linalg.eigh(centred.T @ centred / n)
-    T = centred @ (vectors / np.sqrt(values))
-    pairs = (T[:, :, None] * T[:, None, :]).reshape(n, k * k)
-    third = (pairs.T @ T / n).reshape(k, k, k)
-    U = decompose({3: pack(third, 3)[None]}, k, k, rng).W if k > 1 else np.ones((1, 1))
-    return T @ U.T
 
 
 def exact_ica(

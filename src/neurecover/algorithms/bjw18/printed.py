@@ -17,7 +17,7 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.algorithms.base import Call
-from neurecover.algorithms.bjw18.common import as_estimate, samples_for_patterns, units_of_rank
+from neurecover.algorithms.bjw18.common import as_estimate, units_of_rank
 from neurecover.algorithms.bjw18.options import SOLVED
 from neurecover.algorithms.bjw18.patterns import EPS, ExactUnit, ExactWeights
 from neurecover.data import ArraySource, reduce
@@ -26,6 +26,8 @@ from neurecover.models import Network
 from neurecover.results import Estimate
 from neurecover.statistics import HermiteSums
 from neurecover.tensors import decompose, flatten, joint_diagonalise, pack
+
+_BLOCK = 100_000  # samples whose products of three are held at once
 
 
 @dataclass(frozen=True)
@@ -67,19 +69,22 @@ def sketched(Y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
     return Y if Y.shape[1] == k else Y @ rng.standard_normal((Y.shape[1], k))
 
 
-def unmixed(Q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return (T U)⁻¹ T y: hidden values (n, k) up to positive scales, by ICA of Q = T y (n, k) [BJW18, Alg. 3, 1–3]."""
-    k = Q.shape[1]
-    centred = Q - Q.mean(axis=0)
-    values, vectors = np.linalg.eigh(centred.T @ centred / len(Q))
+def unmixing(Q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return M (k, k) with Q M the hidden values up to scale, by ICA of the mixtures Q = T y (n, k): their third
+    cumulants once whitened, an orthogonal tensor, are decomposed. Components have variance 1 and positive skewness.
+    """
+    k, mean = Q.shape[1], Q.mean(axis=0)
+    values, vectors = np.linalg.eigh((Q - mean).T @ (Q - mean) / len(Q))
     if values[0] <= 0.0:
         raise UnsolvableError(f"The sketched outputs have rank below {k}.")
-    whiten = vectors / np.sqrt(values)
-    white = centred @ whiten
-    third = np.einsum("ni,nj,nk->ijk", white, white, white, optimize=True) / len(Q)
+    whiten, third = vectors / np.sqrt(values), np.zeros((k * k, k))
+    for rows in np.array_split(Q, 1 + len(Q) // _BLOCK):
+        white = (rows - mean) @ whiten
+        third += (white[:, :, None] * white[:, None, :]).reshape(-1, k * k).T @ white / len(Q)
+    third = third.reshape(k, k, k)
     U = decompose({3: pack(third, 3)[None]}, k, k, rng).W if k > 1 else np.ones((1, 1))
-    skewness = np.mean((white @ U.T) ** 3, axis=0)
-    return np.asarray(Q @ whiten @ U.T * np.where(skewness < 0.0, -1.0, 1.0))
+    skewness = np.einsum("ijk,ai,aj,ak->a", third, U, U, U)
+    return np.asarray(whiten @ U.T * np.where(skewness < 0.0, -1.0, 1.0))
 
 
 def by_patterns(
@@ -130,7 +135,7 @@ def algorithm_3(
 ) -> ExactWeights:
     """Return the exact network for orthonormal W [BJW18, Alg. 3]."""
     Q = sketched(Y, k, rng)
-    values = unmixed(Q, rng)
+    values = Q @ unmixing(Q, rng)  # (T U)⁻¹ T y, steps 1 to 3
     ell = _rows(X, k, options)
     on = values[:ell] > _threshold(ell, options) * values.std(axis=0)
     start = (values - values.mean(axis=0)).T @ X / len(X)
@@ -161,7 +166,7 @@ def run_as_printed(call: Call, ica: bool) -> Estimate:
     the score.
     """
     options = call.options_as(PrintedOptions)
-    X, Y = samples_for_patterns(call.source, call.rng)
+    X, Y = call.source.collect()
     k, act = units_of_rank(call.task.n_hidden, Y), call.task.activation
     if ica:
         return as_estimate(algorithm_3(X, Y, k, act, call.rng, options))

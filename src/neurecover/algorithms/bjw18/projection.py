@@ -26,7 +26,6 @@ from neurecover.algorithms.bjw18.common import (
     centred_whitening,
     kurtosis_notes,
     refuse_exact,
-    samples_for_patterns,
 )
 from neurecover.algorithms.bjw18.printed import PrintedOptions, score_directions
 from neurecover.algorithms.bjw18.tensor import tensor_directions
@@ -88,7 +87,7 @@ def _as_printed(call: Call, k: int) -> NoisyTensor:
     regression.
     """
     options = call.options_as(PrintedOptions)
-    X, Y = samples_for_patterns(call.source, call.rng)
+    X, Y = call.source.collect()
     V = score_directions(X, Y, k, call.task.activation, call.rng, options)
     signs = projection_signs(ArraySource(X[: options.rows], Y[: options.rows]), V, call.task.activation)
     return NoisyTensor(Network(signs.W, None, signs.A, None, call.task.activation).normal_form(), signs.margins)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-from scipy.special import chdtrc, log_ndtr, pdtrc
+from scipy.special import chdtrc, log_ndtr
 
 from neurecover.algorithms.gp18.options import DEFAULTS as LAYERS
 from neurecover.algorithms.gp18.union.curved import curved_rival
 from neurecover.algorithms.gp18.union.fit import UnionFit
+from neurecover.algorithms.gp18.union.posterior import flip_rates
 from neurecover.algorithms.gp18.union.rounded import corners
 from neurecover.algorithms.gp18.union.search import UnionFound
 from neurecover.certificate import ParameterArrays
@@ -57,6 +60,7 @@ def label_evidence(
         wrong=int(np.count_nonzero(judged.contains(X) != inside)),
         expected=_expected_errors(judged, X),
         n_rarer=int(min(inside.sum(), (~inside).sum())),
+        flipped=_largest_share_wrong(fit.contains(labels.collect()[0]), labels.collect()[1][:, 0] > 0.5),
         n_halfspaces=k,
         fewer=found.gap(k - 1) if k > 1 else np.nan,
         more=found.gap(k + 1),
@@ -71,6 +75,13 @@ def label_evidence(
         shift=float(np.sqrt(fit.covariance[:, -1, -1].max())),
         errors=errors,
     )
+
+
+def _largest_share_wrong(contained: np.ndarray, inside: np.ndarray) -> float:
+    """Return the larger share of wrong labels of the two sides, two standard errors added."""
+    rates = flip_rates(contained, inside)
+    sizes = np.array([np.count_nonzero(~contained), np.count_nonzero(contained)]) + 1.0
+    return float(np.max(rates + 2.0 * np.sqrt(rates * (1.0 - rates) / sizes)))
 
 
 def _expected_errors(fit: UnionFit, X: np.ndarray) -> float:
@@ -98,10 +109,9 @@ def wrong_labels(labels: Source, fit: UnionFit, options: LabelOptions, rng: np.r
     """Return how likely flipped labels are to lie as near to the boundary, and to each other, as the wrong ones do.
 
     Flipped labels lie on either side like all samples there. The ranks of their distances to the boundary, over the
-    number of samples, are then uniform, so that −2 Σ log rank is χ² of twice as many degrees of freedom. The nearest
-    neighbour of one is another with the probability of the rate: each pair is counted from both of its ends at most, so
-    that half the number of such neighbours is no more than a Poisson number of that mean. And as many samples drawn at
-    random on that side are as far from each other, which finds a part of the set that a few labels show.
+    number of samples, are then uniform, so that −2 Σ log rank is χ² of twice as many degrees of freedom. And as many
+    samples drawn at random on that side have as few of their own as nearest neighbours, which finds patterns among many
+    wrong labels, and are as far from each other, which finds a part of the set that a few labels show.
     """
     from scipy.spatial import cKDTree
 
@@ -116,7 +126,7 @@ def wrong_labels(labels: Source, fit: UnionFit, options: LabelOptions, rng: np.r
         variance[own] = np.einsum("nj,nj->n", ones[own] @ C, ones[own])
     clear = depth**2 > options.beside**2 * variance
     wrong = (depth > 0.0) != (Y[:, 0] > 0.5)
-    statistic, count, beside_another, expected, gathered = 0.0, 0, 0, 0.0, 1.0
+    statistic, count, together, tests = 0.0, 0, 1.0, 0
     for side in (depth > 0.0, depth <= 0.0):
         own = side & clear
         n, mine = int(np.count_nonzero(own)), wrong[own]
@@ -127,35 +137,44 @@ def wrong_labels(labels: Source, fit: UnionFit, options: LabelOptions, rng: np.r
         ranks[np.argsort(np.abs(depth[own]))] = (np.arange(n) + 0.5) / n
         statistic -= 2.0 * float(np.log(ranks[mine]).sum())
         count += m
-        nearest = cKDTree(X[own]).query(X[own][mine], k=2)[1][:, 1]
-        beside_another += int(np.count_nonzero(mine[nearest]))
-        expected += m * (m - 1) / (n - 1)
-        gathered = min(gathered, _gathered(X[own], np.flatnonzero(mine), options, rng))
-    if count == 0:
-        return WrongLabels(0, 1.0, 1.0)
-    pairs = int(np.ceil(0.5 * beside_another))
-    together = float(pdtrc(pairs - 1, 0.5 * expected)) if pairs and expected else 1.0
-    # Three tests, one on either side and one on both: the least p-value counts threefold.
-    return WrongLabels(count, float(chdtrc(2 * count, statistic)), min(1.0, 3.0 * min(together, gathered)))
+        chosen, nearest = np.flatnonzero(mine), cKDTree(X[own]).query(X[own], k=2)[1][:, 1]
+        compared = chosen if m <= options.compared else rng.choice(chosen, options.compared, replace=False)
+        for measure, rows in ((_lone(nearest), chosen), (_spread(X[own]), compared)):
+            together = min(together, _by_chance(measure, rows, n, options, rng))
+            tests += 1
+    return WrongLabels(count, float(chdtrc(2 * count, statistic)) if count else 1.0, min(1.0, max(tests, 1) * together))
 
 
-def _gathered(X: np.ndarray, chosen: np.ndarray, options: LabelOptions, rng: np.random.Generator) -> float:
-    """Return the probability that as many random rows of X have a sum of log-distances as low as the chosen ones.
+def _lone(nearest: np.ndarray) -> Callable[[np.ndarray], float]:
+    """Return the function that counts, negative, the rows of a choice whose nearest neighbour is in it too."""
+
+    def lone(rows: np.ndarray) -> float:
+        chosen = np.zeros(len(nearest), dtype=bool)
+        chosen[rows] = True
+        return -float(np.count_nonzero(chosen[nearest[rows]]))
+
+    return lone
+
+
+def _spread(X: np.ndarray) -> Callable[[np.ndarray], float]:
+    """Return the function that gives the sum of the log-distances between some rows of X."""
+    from scipy.spatial.distance import pdist
+
+    return lambda rows: float(np.log(np.maximum(pdist(X[rows]), 1e-300)).sum())
+
+
+def _by_chance(
+    measure: Callable[[np.ndarray], float], chosen: np.ndarray, n: int, options: LabelOptions, rng: np.random.Generator
+) -> float:
+    """Return the probability that as many of n rows, drawn at random, measure as low as the chosen ones.
 
     Draws end with the tenth that is as low: a p-value of 10 over their number is then valid [Besag, Clifford 1991].
     """
-    from scipy.spatial.distance import pdist
-
-    size = min(len(chosen), options.compared)
-    if size < 2:
+    if len(chosen) < 2:
         return 1.0
-
-    def spread(rows: np.ndarray) -> float:
-        return float(np.log(np.maximum(pdist(X[rows]), 1e-300)).sum())
-
-    own, lower = spread(rng.choice(chosen, size, replace=False)), 0
+    own, lower = measure(chosen), 0
     for drawn in range(1, options.draws + 1):
-        lower += spread(rng.choice(len(X), size, replace=False)) <= own
+        lower += measure(rng.choice(n, len(chosen), replace=False)) <= own
         if lower == 10:
             return 10.0 / drawn
     return (1.0 + lower) / (1.0 + options.draws)
