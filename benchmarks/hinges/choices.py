@@ -15,6 +15,7 @@ from neurecover.hinges.segmented import segment
 
 SETS = 200
 SIZES = 500
+UNSEEN = 47_000  # the number of breaks was looked at on the usual seeds before its prior was settled
 COUNTS = ((1, 1.0, 50), (2, 1.0, 50), (3, 0.3, 50), (2, 1.0, 200), (3, 1.0, 200), (0, 1.0, 200))
 # Slope changes at which R's davies.test rejects about 0.7, 0.7, 0.2, 0.3 and 0.3 of the sets.
 POWERS = {
@@ -55,7 +56,7 @@ def _rejections(
 def _numbers(track: Track) -> Iterator[Row]:
     for K, noise, n, kind in (*((*cell, "plain") for cell in COUNTS), (0, 1.0, 200, "unequal")):
         counts, sets = np.zeros(9, dtype=int), []
-        for seed in track(fresh_seeds(SETS // 2), f"{K} breaks, {kind}"):
+        for seed in track(fresh_seeds(SETS // 2, UNSEEN), f"{K} breaks, {kind}"):
             rng = np.random.default_rng([seed, K, n, 2])
             x = rng.uniform(0.0, 10.0, n)
             sets.append((x, law(x, *LAWS[K]) + noise * draw_noise(kind, x, rng)))
