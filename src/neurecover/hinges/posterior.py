@@ -86,9 +86,9 @@ def posterior(fit: BrokenLine, rng: np.random.Generator, options: HingeOptions =
 def log_evidence(fit: BrokenLine, options: HingeOptions = DEFAULTS) -> float:
     """Return the log of p(data | K breaks) over p(data | none), by quadrature.
 
-    Of places that keep their distance, p(S) ∝ Π (z_{j+1} − z_j) over the breaks and both ends of the inputs: breaks side
-    by side are unlikely beforehand [Green, 1995]. A slope change's density has a height with which it costs ½ log n, as
-    if one row were known beforehand [unit information; Kass and Wasserman, 1995]:
+    Of places that keep their distance, p(S) ∝ Π (z_{j+1} − z_j) over the breaks and both ends of the inputs: breaks
+    side by side are unlikely beforehand [Green, 1995]. A slope change's density has a height with which it costs
+    ½ log n, as if one row were known beforehand [unit information; Kass and Wasserman, 1995]:
 
         p_K / p_0 = n^(−K/2) · ∫ p(S) (RSS_S / RSS_0)^(−(n − q − K)/2) dS.
     """
