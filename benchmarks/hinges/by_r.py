@@ -45,6 +45,11 @@ for (g in levels(plant$group)) { p <- plant[plant$group == g, ]; show(paste0("pl
 for (name in c("nhtemp", "Nile", "LakeHuron")) { v <- get(name); show(name, as.numeric(time(v)), as.numeric(v), 1) }
 show("cars", cars$speed, cars$dist, 1); a <- na.omit(airquality[, c("Temp", "Ozone")])
 show("airquality", a$Temp, a$Ozone, 1)
+# 21 points of a question, the first example of piecewise-regression, US inflation by unemployment, and the temperature
+# of the earth by years (NASA GISTEMP).
+kinds <- c(question = 1, example = 1, inflation = 1, temperature = 3); folder <- commandArgs(TRUE)[1]
+for (name in names(kinds)) {
+  v <- read.csv(file.path(folder, paste0(name, ".csv"))); show(name, v[, 1], v[, 2], kinds[[name]]) }
 """
 
 

@@ -93,9 +93,9 @@ def by_name(package: str, modules: Iterable[str]) -> dict[str, Experiment]:
     return {experiment.name: experiment for experiment in every}
 
 
-def fresh_seeds(count: int) -> range:
-    """Return seeds on which no setting was chosen."""
-    return range(_FIRST_FRESH, _FIRST_FRESH + count)
+def fresh_seeds(count: int, first: int = _FIRST_FRESH) -> range:
+    """Return seeds on which no setting was chosen; where the usual ones were looked at, give another `first`."""
+    return range(first, first + count)
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

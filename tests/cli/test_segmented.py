@@ -52,6 +52,11 @@ def test_bad_columns_and_methods_are_said(table: Path, capsys: pytest.CaptureFix
     assert status("segmented", table, "--x", "dose", "--y", "response", "--intervals", "guess") == 2
     assert "posterior, profile or wald" in capsys.readouterr().err
     assert status("segmented", table, "--x", "nothing", "--y", "response") == 2
+    capsys.readouterr()
+    assert status("segmented", table, "--x", "dose", "--y", "response", "--folds", "1") == 2
+    said = capsys.readouterr()
+    assert "at least 2 parts" in said.err
+    assert not said.out
 
 
 def test_what_nobody_said_stands_in_the_first_line(table: Path, capsys: pytest.CaptureFixture[str]) -> None:

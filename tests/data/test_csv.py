@@ -95,6 +95,6 @@ def test_all_columns_that_cannot_be_read_are_named_at_once(tmp_path: Path) -> No
     path.write_text("a,when,town,y\n1,2020-01-01,x,4\n2,2020-01-02,y,5\n,2020-01-03,z,3\n")
     with pytest.raises(ValueError, match=r"'when': expected a number.*'town' \('x'\), 'a' \(values missing\)"):
         list(nr.open(path).blocks(10))
-    path.write_text("a,b,c,y\n1,,3,4\n2,3,,5\n")
-    with pytest.raises(ValueError, match=r"column 'b': expected a finite number.*So it is in column 'c'"):
+    path.write_text("a,b,c,y\n1,,3,4\n2,3,,5\n3,4,5,\n")
+    with pytest.raises(ValueError, match=r"column 'b': expected a finite number.*So it is in columns 'c', 'y'"):
         list(nr.open(path).blocks(10))

@@ -1,6 +1,7 @@
 """Broken lines of one input: identities, agreement with independent computations, sizes of tests."""
 
 from itertools import combinations, pairwise
+from math import factorial
 
 import numpy as np
 import pytest
@@ -104,7 +105,7 @@ def test_quadrature_agrees_with_a_fine_grid() -> None:
 
 @pytest.mark.parametrize(("K", "size"), [(1, 1_000), (2, 90)])
 def test_the_evidence_is_a_mean_over_all_places(K: int, size: int) -> None:
-    """Also where breaks keep their distance, which takes a corner off the square of all pairs."""
+    """Weighted by the gaps between breaks and ends, and where breaks keep their distance in rows."""
     points = Points.of(*draw(1, K, 60, 1.0))
     gap = points.gap(DEFAULTS)
     low, high = points.place(np.array([gap - 1.0, len(points) - gap]))
@@ -112,8 +113,9 @@ def test_the_evidence_is_a_mean_over_all_places(K: int, size: int) -> None:
     sets = np.array([own for own in combinations(grid, K) if points.apart(np.array(own), DEFAULTS)])
     straight = BrokenLine.at(points, np.zeros(0)).rss
     ratios = np.array([BrokenLine.at(points, own).rss / straight for own in sets])
-    expected = np.log(np.mean(ratios ** (-0.5 * (60 - 2 - K)))) - 0.5 * K * np.log(60)
-    # A tenth is the volume of the pairs, whose distance is a number of rows and not a length, and the coarser grid.
+    gaps = np.prod(np.diff(sets, axis=1, prepend=-1.0, append=1.0), axis=1)
+    expected = np.log(np.average(ratios ** (-0.5 * (60 - 2 - K)), weights=gaps)) - 0.5 * K * np.log(60)
+    # A tenth is the coarser grid of the pairs.
     assert log_evidence(best_breaks(points, K)) == pytest.approx(expected, abs=0.02 if K == 1 else 0.1)
 
 
@@ -187,6 +189,16 @@ def test_the_number_of_hinges() -> None:
         x, y = draw(seed, 2, 200, 0.5)
         right += segment(x, y, None, None, "squared", "posterior", np.random.default_rng(0)).n_hinges == 2
     assert right >= 8
+
+
+def test_numbers_of_breaks_are_those_of_a_poisson_process_beforehand() -> None:
+    """With one break expected K of them have the odds 1/K! over none, times what the data say."""
+    x, y = draw(3, 2, 200, 0.5)
+    found = segment(x, y, None, None, "squared", "posterior", np.random.default_rng(0))
+    points = Points.of(x, y)
+    assert len(found.log_odds) > 2
+    for K, odds in enumerate(found.log_odds[:4]):
+        assert odds == pytest.approx(log_evidence(best_breaks(points, K)) - np.log(factorial(K)), rel=1e-12)
 
 
 def test_two_breaks_in_fifty_rows() -> None:

@@ -73,6 +73,8 @@ def segmented(
     check_choice("--intervals", intervals, ("posterior", "profile", "wald"))
     if not 0.0 < level < 1.0:
         raise ValueError(f"--level needs a number between 0 and 1, as 0.95. Got {level:g} instead.")
+    if folds == 1:
+        raise ValueError("--folds needs at least 2 parts, or 0 for no cross-validation. Got 1 instead.")
     if out is not None:
         check_target(out, others=samples)
     source = open_samples(samples, x, y, weight, drop=drop, dropna=dropna)

@@ -173,19 +173,18 @@ class Source:
             if len(X) == 0:
                 continue
             X, Y = _floating(X), _floating(Y)
-            self._check_finite(X, self.input_names, done)
-            self._check_finite(Y, self.output_names, done)
+            self._check_finite(X, Y, done)
             done += len(X)
             yield X, Y, weight
         if done == 0:
             what = "sample of positive weight" if self.weighted else "sample"
             raise ValueError(f"{self.origin}: expected at least one {what}. Got 0 rows instead.")
 
-    def _check_finite(self, block: np.ndarray, names: tuple[str, ...], first_row: int) -> None:
-        # Compare Python floats, because float32 cannot represent 1e100; nan fails both comparisons.
-        if block.size == 0 or (float(block.max()) <= LARGEST and float(block.min()) >= -LARGEST):
+    def _check_finite(self, X: np.ndarray, Y: np.ndarray, first_row: int) -> None:
+        if _within_bounds(X) and _within_bounds(Y):
             return
-        i, j = np.argwhere(~(np.abs(block.astype(np.float64)) <= LARGEST))[0]
+        block, names = np.hstack([X.astype(np.float64), Y.astype(np.float64)]), (*self.input_names, *self.output_names)
+        i, j = np.argwhere(~(np.abs(block) <= LARGEST))[0]
         where = f"{self.origin}, {self._where(first_row + int(i))}, column {names[j]!r}"
         if np.isfinite(block[i, j]):
             raise ValueError(
@@ -200,6 +199,11 @@ class Source:
         n = "an unknown number of" if self.n_samples is None else self.n_samples
         shape = f"{n} samples, {self.n_inputs} inputs, {self.n_outputs} outputs"
         return f"<{type(self).__name__} {self.origin}: {shape}>"
+
+
+def _within_bounds(block: np.ndarray) -> bool:
+    # Compare Python floats, because float32 cannot represent 1e100; nan fails both comparisons.
+    return block.size == 0 or (float(block.max()) <= LARGEST and float(block.min()) >= -LARGEST)
 
 
 def _floating(block: np.ndarray) -> np.ndarray:

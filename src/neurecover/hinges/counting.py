@@ -1,14 +1,15 @@
 """How many hinges: a test says whether there is any, and the posterior of their number how many.
 
 The test of no hinge keeps its level where the noise is not alike everywhere, which no posterior of normal noise does.
-Beyond that, numbers of hinges are equally likely beforehand, and the most probable one is taken of those up to the
-first that the test of further hinges has nothing against. Where the residuals' squares depend on x, the posterior makes
-hinges of loud stretches, and that test is asked for more.
+Beyond that, the most probable number is taken of those up to the first that the test of further hinges has nothing
+against. Beforehand one break is expected, with the odds of a Poisson distribution for more of them [Green, 1995].
+Where the residuals' squares depend on x, the posterior makes hinges of loud stretches, and that test is asked for more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lgamma
 from typing import Protocol
 
 import numpy as np
@@ -24,13 +25,13 @@ from neurecover.hinges.search import BrokenLine
 @dataclass(frozen=True, eq=False)
 class Counted:
     """The chosen fit, the test of every number of hinges on the way, and of every number that was fitted BIC and the
-    log of its probability over that of none.
+    log of its posterior probability over that of none.
     """
 
     fit: BrokenLine
     tests: tuple[FurtherHinges, ...]
     bic: tuple[float, ...]
-    evidence: tuple[float, ...]
+    log_odds: tuple[float, ...]
 
 
 class Problem(Protocol):
@@ -77,9 +78,9 @@ def count_hinges(problem: Problem, rng: np.random.Generator, options: HingeOptio
             break
         fits.append(problem.fit(k + 1))
     bic = tuple(problem.bic(fit) for fit in fits)
-    evidence = _evidence(problem, fits, bic, options)
+    log_odds = _log_odds(problem, fits, bic, options)
     first = 1 if len(fits) > 1 else 0
-    return Counted(fits[first + int(np.argmax(evidence[first:]))], tuple(tests), bic, evidence)
+    return Counted(fits[first + int(np.argmax(log_odds[first:]))], tuple(tests), bic, log_odds)
 
 
 def _limit(rows: Rows, fit: BrokenLine, options: HingeOptions) -> float:
@@ -91,14 +92,18 @@ def _limit(rows: Rows, fit: BrokenLine, options: HingeOptions) -> float:
     return options.admitted_unequal if unequal else options.admitted
 
 
-def _evidence(
+def _log_odds(
     problem: Problem, fits: list[BrokenLine], bic: tuple[float, ...], options: HingeOptions
 ) -> tuple[float, ...]:
-    """Return the log of every number's probability over that of none, by BIC where breaks are too many to integrate."""
+    """Return the log of every number's probability over that of none, by BIC where breaks are too many to integrate.
+
+    Beforehand that of K breaks is λᴷ/K! with λ = `options.expected`.
+    """
     found: list[float] = []
     for k, fit in enumerate(fits):
         if k <= len(options.evidence_nodes):
             found.append(log_evidence(fit, options) + problem.beyond_squares(fit, fits[0]))
         else:
             found.append(found[-1] - 0.5 * (bic[k] - bic[k - 1]))
-    return tuple(found)
+    prior = (k * np.log(options.expected) - lgamma(k + 1.0) for k in range(len(fits)))
+    return tuple(float(own + beforehand) for own, beforehand in zip(found, prior))

@@ -23,6 +23,7 @@ class HingeOptions:
     draws: int = 999  # of the noise in the tests: a p-value of 0.05 has a standard error of 0.007
     most: int = 8  # hinges that are tried where their number is sought
     level: float = 0.04  # of the test of "no hinge" where the number is sought: 0.95 of straight lines stay so
+    expected: float = 1.0  # breaks beforehand: none and one are as likely, each further one is less so
     admitted: float = 0.5  # of the tests of more hinges there, after which the posterior of their number chooses
     admitted_unequal: float = 0.1  # the same where the noise is not alike everywhere: a false hinge in 0.09, not 0.17
     unequal: float = 0.02  # p-value below which it is not

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import lgamma
 
 import numpy as np
 
@@ -21,6 +20,8 @@ from neurecover.hinges.options import DEFAULTS, HingeOptions
 from neurecover.hinges.points import Points
 from neurecover.hinges.projection import HingeSums, Projection, hinge_columns, solve_sets, tangent_columns
 from neurecover.hinges.search import BrokenLine, all_sets, coarse_grid
+
+_CELLS = 200  # of the inputs, by which the prior of the breaks is summed
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +86,11 @@ def posterior(fit: BrokenLine, rng: np.random.Generator, options: HingeOptions =
 def log_evidence(fit: BrokenLine, options: HingeOptions = DEFAULTS) -> float:
     """Return the log of p(data | K breaks) over p(data | none), by quadrature.
 
-    The breaks are spread evenly over the places that they may have. A slope change's density has a height with which
-    it costs ½ log n, as if one row were known beforehand [unit information; Kass and Wasserman, 1995]:
+    Of places that keep their distance, p(S) ∝ Π (z_{j+1} − z_j) over the breaks and both ends of the inputs: breaks
+    side by side are unlikely beforehand [Green, 1995]. A slope change's density has a height with which it costs
+    ½ log n, as if one row were known beforehand [unit information; Kass and Wasserman, 1995]:
 
-        p_K / p_0 = n^(−K/2) · mean over S of (RSS_S / RSS_0)^(−(n − q − K)/2).
+        p_K / p_0 = n^(−K/2) · ∫ p(S) (RSS_S / RSS_0)^(−(n − q − K)/2) dS.
     """
     points, K = fit.points, len(fit.breaks)
     if K == 0:
@@ -96,19 +98,30 @@ def log_evidence(fit: BrokenLine, options: HingeOptions = DEFAULTS) -> float:
     base = Projection.of(points, hinge_columns(points.z, np.zeros(0)))
     nodes = _nodes(fit, base, options.evidence_nodes[K - 1], options)
     sets, log_widths = nodes.sets(points, options)
-    if len(sets) == 0:
+    volume = _prior_volume(points, K, options)
+    if len(sets) == 0 or volume <= 0.0:
         return -np.inf
     sums = base.hinges(nodes.places)
     rss = np.maximum(base.rss - np.square(solve_sets(sums.A, sums.b, sets)[1]).sum(axis=0), fit.rss)
     dof = max(points.total - base.basis.shape[1] - K, 1.0)
-    logs = log_widths - 0.5 * dof * np.log(np.maximum(rss, np.finfo(float).tiny) / base.rss)
-    # K places in order, `gap` ranks apart: of lengthᴷ / K! what is left when the gaps are cut out.
+    gaps = np.diff(nodes.places[sets], axis=1, prepend=-1.0, append=1.0)
+    logs = log_widths + np.log(gaps).sum(axis=1)
+    logs -= 0.5 * dof * np.log(np.maximum(rss, np.finfo(float).tiny) / base.rss)
+    return float(np.logaddexp.reduce(logs)) - float(np.log(volume)) - 0.5 * K * float(np.log(points.n))
+
+
+def _prior_volume(points: Points, K: int, options: HingeOptions) -> float:
+    """Return ∫ Π (z_{j+1} − z_j) over the sets of K breaks that keep their distance, one break after the other."""
     gap = points.gap(options)
     low, high = points.place(np.array([gap - 1.0, len(points) - gap]))
-    ranks = len(points) - 2.0 * gap + 1.0
-    free = max(ranks - (K - 1) * gap, 1.0) / ranks
-    volume = K * float(np.log((high - low) * free)) - lgamma(K + 1.0)
-    return float(np.logaddexp.reduce(logs)) - volume - 0.5 * K * float(np.log(points.n))
+    cell = float(high - low) / _CELLS
+    z = low + (np.arange(_CELLS) + 0.5) * cell
+    ranks = points.rank(z)
+    step = cell * np.where(ranks[:, None] - ranks >= gap, z[:, None] - z, 0.0)
+    sums = z + 1.0
+    for _ in range(K - 1):
+        sums = step @ sums
+    return float(cell * (1.0 - z) @ sums)
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,7 +63,7 @@ class Segmented(Estimated):
     """What was estimated, and what was tested.
 
     `no_hinge` tests a straight line, `further` this number of hinges, both against up to three more. `outliers` are
-    rows (positions) far off the fit. Where their number was sought, `bic` is that of 0, 1, … hinges and `evidence` the
+    rows (positions) far off the fit. Where their number was sought, `bic` is that of 0, 1, … hinges and `log_odds` the
     log of their probability over that of none. `exact` says that the residual is rounding. `loss` is what is made
     least, or the family of shares and counts, whose `dispersion` says whether rows scatter as it says.
     """
@@ -74,7 +74,7 @@ class Segmented(Estimated):
     rival: Rival | None
     outliers: np.ndarray
     bic: tuple[float, ...]
-    evidence: tuple[float, ...]
+    log_odds: tuple[float, ...]
     exact: bool
     loss: str
     told: bool
@@ -230,7 +230,7 @@ def _examined(
         None if exact else best_rival(fit, floor, options),
         np.zeros(0, dtype=int) if exact else problem.outliers(fit),
         counted.bic,
-        counted.evidence,
+        counted.log_odds,
         exact,
         "squared",
         n_hinges is not None,

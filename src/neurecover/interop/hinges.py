@@ -382,9 +382,11 @@ class HingeRegression(RegressorMixin, BaseEstimator):
             lines[0] += f"; {found.n_hinges} against up to three more: p = {found.further.p_value:.3g}"
         if len(found.bic) > 1:
             lines.append("BIC of 0, 1, … hinges: " + ", ".join(f"{value:.1f}" for value in found.bic))
-        if isinstance(found, Segmented) and len(found.evidence) > 1:
-            shares = np.exp(np.array(found.evidence) - np.logaddexp.reduce(found.evidence))
-            lines.append("their probability, equal beforehand: " + ", ".join(f"{share:.2g}" for share in shares))
+        if isinstance(found, Segmented) and len(found.log_odds) > 1:
+            shares = np.exp(np.array(found.log_odds) - np.logaddexp.reduce(found.log_odds))
+            lines.append(
+                "their probability, one break expected beforehand: " + ", ".join(f"{share:.2g}" for share in shares)
+            )
         return lines
 
     def plot(self, ax: Any = None) -> Figure:

@@ -117,8 +117,7 @@ class Oracle(Source):
         probe = self._inputs(0)[:2]
         answer = self._first_answer(probe)
         self.output_names = numbered("y", answer.shape[1])
-        self._check_finite(probe, self.input_names, 0)
-        self._check_finite(answer, self.output_names, 0)
+        self._check_finite(probe, answer, 0)
 
     @property
     def queries(self) -> int:
