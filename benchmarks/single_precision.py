@@ -93,8 +93,8 @@ PROBLEMS = (
     Problem((20, 16, 12, 8, 1), "float32", "he", 5, 4, 2e-4, 250_000, 120.0, 150.0),
     Problem((10, 10, 10, 1), 4, "he", 5, 3, 1e-2, 100_000, 40.0, 60.0),
     Problem((784, 32, 32, 1), "float32", "victim", 1, 1, 1e-4, 1_000_000, 300.0, 400.0),
-    Problem((), "float32", "drawn", 50, 0, 1e-2, 100_000, 40.0, 60.0),
-    Problem((), 6, "drawn", 50, 0, 1e-2, 100_000, 40.0, 60.0),
+    Problem((), "float32", "drawn", 50, 0, 1e-2, 100_000, 40.0, 30.0),
+    Problem((), 6, "drawn", 50, 0, 1e-2, 100_000, 40.0, 30.0),
 )
 
 
@@ -240,9 +240,9 @@ def _in_standard_errors(found: Any, ours: DeepNetwork, truth: DeepNetwork) -> np
     pairs = compare(ours, truth)
     units = [*(layer.permutation for layer in pairs.layers), np.arange(truth.n_outputs)]
     below, off = np.arange(truth.n_inputs), []
-    layers = zip(ours.normal_form().layers, truth.normal_form().layers, units)
-    for number, ((V, c), (W, b), own) in enumerate(layers, start=1):
-        of_V, of_c = (np.maximum(np.asarray(bars[f"{name}{number}"]), 1e-300) for name in "Wb")
+    known = [np.maximum(np.asarray(bars[name]), 1e-300) for name in found.network.arrays]
+    layers = zip(ours.normal_form().layers, truth.normal_form().layers, units, known[::2], known[1::2])
+    for (V, c), (W, b), own, of_V, of_c in layers:
         square = np.ix_(own, below)
         off += [((V[square] - W) / of_V[square]).ravel(), (c[own] - b) / of_c[own]]
         below = own
