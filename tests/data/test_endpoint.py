@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import neurecover as nr
+from benchmarks.resources.served import serve
 from neurecover.data.options import CallOptions
 from neurecover.data.oracles.calls import BusyError, Calls
 from neurecover.data.oracles.endpoint import _retry_after
 from neurecover.exceptions import OutOfTimeError, RefusedError
 from neurecover.solve import time_limit
-from served import serve
 
 TRUTH = nr.simulate.teacher(6, 4, random_state=3)
 

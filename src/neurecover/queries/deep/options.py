@@ -36,6 +36,7 @@ class DeepOptions:
     again: int = 4  # lines without a new unit that close a layer which was returned to
     empty_returns: int = 2  # in a row that bring no unit, after which the attempt ends
     chases: int = 6  # lines towards where an always-active unit might change
+    extreme_far: float = 10.0  # times the usual distance of half of the extreme points: a bias is a tenth there
     extremes: int = 500  # queries for units that hardly ever change, before a network counts as complete
     few: int = 16  # units up to which a layer is tested for members of deeper layers
     bend_points: int = 40  # points of a boundary in that test

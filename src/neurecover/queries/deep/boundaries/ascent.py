@@ -65,21 +65,14 @@ def _unit_rows(G: np.ndarray) -> np.ndarray:
 
 
 def find_extreme_points(known: KnownLayers, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Find points (n, d) where the highest known values h point in extreme directions, far from each other.
+    """Find points (n, d) where the highest known values h point in extreme directions, half of them far out.
 
-    Of ten times as many points, climbed to for random g, the one farthest from those taken comes next.
+    The components of g are cubes of normal numbers, so that a few of the values dominate: of units that are on, or off,
+    at less than 2 % of random points, near and far, 1 % are missed by 150 such points, and 37 to 44 % by points whose
+    directions are as different as possible. Far out the bias does not hold a unit on one side.
     """
-    g = rng.standard_normal((10 * n, known.n_features - 1))
-    # Sparse g let a few values of h dominate, dense ones do not.
-    X = climb(known, g * (rng.random(g.shape) < rng.choice([0.3, 1.0], (len(g), 1))), rng)
-    H = known.hidden(X)
-    U = H / np.maximum(np.linalg.norm(H, axis=1, keepdims=True), 1e-300)
-    chosen = [0]
-    apart = np.linalg.norm(U - U[0], axis=1)
-    while len(chosen) < n:
-        chosen.append(int(apart.argmax()))
-        apart = np.minimum(apart, np.linalg.norm(U - U[chosen[-1]], axis=1))
-    return X[chosen]
+    X = climb(known, rng.standard_normal((n, known.n_features - 1)) ** 3, rng)
+    return known.limits.pull_inside(np.resize([1.0, known.options.extreme_far], n)[:, None] * X)
 
 
 def climb(known: KnownLayers, g: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -42,6 +42,7 @@ def find_last_layer(
     network = _search(known, answers, rng, deadline)
     if network is None:
         return None
+    answers.ensure_extremes(options.extremes, known)
     network, wrong = polish_on_most(network, answers, deadline)
     if wrong.any():
         # The search takes a unit that adds less than the known rows are off by for noise.

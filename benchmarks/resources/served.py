@@ -40,7 +40,8 @@ class Served:
     url: str = ""
 
     def __post_init__(self) -> None:
-        self._lock, self._times, self._until = threading.Lock(), [], 0.0
+        self._times: list[float] = []
+        self._lock, self._until = threading.Lock(), 0.0
 
     def answer(self, body: dict[str, Any], headers: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         time.sleep(self.latency)
