@@ -18,11 +18,12 @@ _FURTHER = 0.01  # p-value below which the number of hinges counts as too small
 class Segments:
     """What was found and tested about a broken line.
 
-    `no_hinge` is the p-value of a straight line, `further` that of this number of hinges against up to three more.
-    `correlation` is that of successive residuals, with its z-score and p-value. `rival` names another shape that is
-    `ahead` in BIC or another measure; it is empty if there is none. `outliers` are rows, and `errors` the standard
-    errors of the network's arrays. Of shares and counts `scatter` is Pearson's χ², its degrees of freedom and p-value,
-    and `least` the smallest information in a segment, in rows of variance one.
+    `no_hinge` is the p-value of a straight line, and `further` that of the hypothesis that up to three more hinges
+    explain only noise. `correlation` is that of successive residuals, with its z-score and p-value. `rival` names
+    another shape that is `ahead` in BIC or another measure; it is empty if there is none. `outliers` are rows, and
+    `errors` the standard errors of the network's arrays. For shares and counts, `scatter` is Pearson's χ² with its
+    degrees of freedom and p-value, and `least` the smallest information in a segment, as a number of rows of variance
+    one.
     """
 
     n_rows: float
