@@ -47,13 +47,7 @@ from neurecover.models import (
     parameters,
     term_sizes,
 )
-from neurecover.statistics import (
-    Influence,
-    OutputPrecision,
-    Residuals,
-    SerialResiduals,
-    weights_per_unit,
-)
+from neurecover.statistics import Influence, OutputPrecision, Residuals, SerialResiduals, weights_per_unit
 
 
 @dataclass(frozen=True, eq=False)
