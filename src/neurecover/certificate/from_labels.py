@@ -32,7 +32,7 @@ class WrongLabels:
 
 @dataclass(frozen=True)
 class Rival:
-    """The best curved boundary and its `degree`; `gap` is its BIC minus that of the union; (inf, 0) if there is none."""
+    """The best curved boundary: its `degree`, and its BIC minus that of the union, `gap`; (inf, 0) without one."""
 
     gap: float
     degree: int

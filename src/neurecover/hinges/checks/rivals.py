@@ -18,7 +18,7 @@ from neurecover.hinges.points import Points
 from neurecover.hinges.projection import Projection, hinge_columns
 from neurecover.hinges.search import BrokenLine, best_breaks
 
-_DEGREES, _KNOTS = range(2, 6), range(3, 7)
+_DEGREES, _KNOTS = range(2, 6), range(3, 7)  # of polynomials and splines that bend about as often as a broken line
 _WIDTHS = np.array([0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])  # half-widths of a rounded corner, of half the range
 
 

@@ -16,7 +16,7 @@ from neurecover.queries.box.black_box import Box
 from neurecover.queries.smooth.options import SmoothOptions
 
 OFFSETS = np.array([-2.0, -1.0, 1.0, 2.0])  # and 0: a second difference that is right to the fourth order
-WEIGHTS = np.array([-1.0, 16.0, 16.0, -1.0]) / 12.0
+WEIGHTS = np.array([-1.0, 16.0, 16.0, -1.0]) / 12.0  # of the values there; −30/12 at 0
 
 
 def count_units(box: Box, activation: Activation, rng: np.random.Generator) -> int | None:
