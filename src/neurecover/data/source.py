@@ -193,7 +193,7 @@ class Source:
                 f"Got {block[i, j]} instead; give the column in other units."
             )
         others = [repr(names[k]) for k in np.flatnonzero(~np.isfinite(block).all(axis=0)) if k != j]
-        too = f" The same holds for column{'s' * (len(others) > 1)} {', '.join(others)}." if others else ""
+        too = f" So it is in column{'s' * (len(others) > 1)} {', '.join(others)}." if others else ""
         raise ValueError(f"{where}: expected a finite number. Got {block[i, j]} instead; {self.without_a_value}.{too}")
 
     def __repr__(self) -> str:
