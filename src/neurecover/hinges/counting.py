@@ -1,9 +1,9 @@
-"""Choose the number of hinges: a test decides whether there is any, and the posterior of their number how many.
+"""How many hinges: a test says whether there is any, and the posterior of their number how many.
 
-The test of no hinge keeps its level even if the variance differs between rows, which a posterior for normal noise of
-one variance does not. Given at least one hinge, all numbers are equally likely a priori. Numbers are tried upwards
-until the test of further hinges no longer rejects, and the most probable of them is taken. If the squared residuals
-depend on x, the posterior would take stretches of large noise for hinges, so the test has to reject more clearly.
+The test of no hinge keeps its level where the noise is not alike everywhere, which no posterior of normal noise does.
+Beyond that, numbers of hinges are equally likely beforehand, and the most probable one is taken of those up to the
+first that the test of further hinges has nothing against. Where the residuals' squares depend on x, the posterior makes
+hinges of loud stretches, and that test is asked for more.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ class Counted:
 
 
 class Problem(Protocol):
-    """The data to be fitted: rows with noise of unknown variance (`Squares`), or shares and counts
-    (`families.Likelihood`).
-    """
+    """What is fitted: rows with noise of their own size (`Squares`), or shares and counts (`families.Likelihood`)."""
 
     @property
     def floor(self) -> float:
@@ -46,20 +44,20 @@ class Problem(Protocol):
         """Return the best fit with K breaks."""
 
     def rows_of(self, fit: BrokenLine) -> Rows:
-        """Return the single rows, scaled like the fit's points."""
+        """Return the rows by themselves, in the units of the fit's points."""
 
     def bic(self, fit: BrokenLine) -> float:
         """Return BIC of a fit."""
 
     def beyond_squares(self, fit: BrokenLine, straight: BrokenLine) -> float:
-        """Return how much more the fit gains in log L over a straight line than its points' sums of squares say."""
+        """Return by how much log L gains more over a straight line than the sums of squares of the fit's points say."""
 
     def outliers(self, fit: BrokenLine) -> np.ndarray:
         """Return the rows far off the fit."""
 
 
 def rounding_floor(points: Points) -> float:
-    """Return the sum of squares that rounding alone leaves: a few units in the last place of the outputs."""
+    """Return the sum of squares that rounding alone leaves: a few last digits of outputs of their own size."""
     largest = float(np.abs(points.y).max(initial=0.0)) + abs(points.level)
     return points.n * (8.0 * np.finfo(float).eps * max(largest, np.finfo(float).tiny)) ** 2
 
@@ -85,7 +83,7 @@ def count_hinges(problem: Problem, rng: np.random.Generator, options: HingeOptio
 
 
 def _limit(rows: Rows, fit: BrokenLine, options: HingeOptions) -> float:
-    """Return the p-value of the test of further hinges below which one more hinge is fitted."""
+    """Return the p-value of the test of further hinges up to which one more is fitted."""
     if len(fit.breaks) == 0:
         return options.level
     z = fit.points.z[rows.group]
