@@ -233,7 +233,7 @@ def _same_unit(old: Unit, new: Unit) -> float | None:
 
 
 def _shares_boundary(level: Level, unit: Unit) -> bool:
-    """Return whether much of the unit's boundary is that of a known unit, so that a few of its weights must be wrong."""
+    """Return whether much of the unit's boundary is that of a known unit, so that some of its weights must be wrong."""
     options, known = level.known.options, level.known
     if not level.n_units or not known.n_units or unit.error < options.row_error:
         return False

@@ -65,10 +65,9 @@ def _unit_rows(G: np.ndarray) -> np.ndarray:
 
 
 def find_extreme_points(known: KnownLayers, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Find points (n, d) where the values h of the highest known layer point in extreme directions, far from each
-    other.
+    """Find points (n, d) where the highest known values h point in extreme directions, far from each other.
 
-    Ten times as many points climb for random g; points are then chosen one by one, each the farthest from those chosen.
+    Of ten times as many points, climbed to for random g, the one farthest from those taken comes next.
     """
     g = rng.standard_normal((10 * n, known.n_features - 1))
     # Sparse g let a few values of h dominate, dense ones do not.
