@@ -77,7 +77,7 @@ def judge(case: Hostile, recovery: Recovery[Model], told: bool) -> Judgement:
 
 def _unseen_units(case: Hostile, recovery: Recovery[Model], told: bool) -> bool:
     """Tell whether it is the truth on these samples, but for units that its own sentence says may be missing."""
-    found, certificate, truth = recovery.network, recovery.certificate, case.truth
+    found, certificate, truth = recovery.network, recovery.certificate, case.truth or case.behind
     warned = any(check.name == "found width" for check in certificate.checks)
     if told or not warned or truth is None or not isinstance(found, Network):
         return False
@@ -125,6 +125,7 @@ def _worst(recovery: Recovery[Model], truth: Network | None, bias: bool) -> floa
         "W": found.W[order] - target.W,
         "b": found.b[order] - target.b,
         "A": found.A[:, order] - target.A,
+        "C": _line(found) - _line(target),
         "c": found.c - target.c,
     }
     if certificate.verdict == "exact":
@@ -135,9 +136,14 @@ def _worst(recovery: Recovery[Model], truth: Network | None, bias: bool) -> floa
         z = -float(ndtri(CHANCE / (2 * found.n_parameters)))
         limits = {"W": z * errors["W"][order], "b": z * errors["b"][order]}
         limits |= {"A": z * errors["A"][:, order], "c": z * errors["c"]}
+        limits["C"] = z * errors["C"] if "C" in errors else np.zeros_like(off["C"])
     # Biases that the caller fixes at zero have no error bar to be wrong with.
-    names = ("W", "A") if certificate.verdict == "statistical" and not bias else tuple(off)
+    names = ("W", "A", "C") if certificate.verdict == "statistical" and not bias else tuple(off)
     return max(float(np.max(np.abs(off[name]) / np.maximum(limits[name], 1e-300), initial=0.0)) for name in names)
+
+
+def _line(network: Network) -> np.ndarray:
+    return np.zeros((network.n_outputs, network.n_inputs)) if network.C is None else network.C
 
 
 def _scales(target: Network) -> dict[str, np.ndarray]:
@@ -149,6 +155,7 @@ def _scales(target: Network) -> dict[str, np.ndarray]:
         "W": np.ones_like(target.W),
         "b": b,
         "A": np.tile(output[:, None], target.n_hidden),
+        "C": 1.0 + np.abs(_line(target)),
         "c": np.abs(target.c) + np.abs(target.A) @ b,
     }
 

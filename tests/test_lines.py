@@ -32,3 +32,10 @@ def test_contributing_says_what_they_are_for() -> None:
     for rooms, share in rows:
         own = sum(counted[room] for room in re.findall(r"`(\w+)`", rooms))
         assert abs(100 * own / sum(counted.values()) - int(share)) < 1.5, rooms
+
+
+def test_no_file_is_longer_than_five_hundred_lines() -> None:
+    files = [file for folder in ("src", "tests", "benchmarks", "docs", ".ci") for file in (ROOT / folder).rglob("*.py")]
+    lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files if "_build" not in file.parts}
+    assert len(lines) > 400
+    assert not {file.name: n for file, n in lines.items() if n > 500}

@@ -16,15 +16,16 @@ class Hostile:
     """Samples X (n, d), Y (n, p), the width that a user would give, and the truth.
 
     `truth` is None where no weights can rightly be claimed: no network of this kind is behind the samples, or they do
-    not determine it. `unseen` names what is wrong and nothing shows, in the words that a certificate has for it, and
-    `plain` (n, p) are the outputs without noise where no network is behind them. `bias` and `method` are what `recover`
-    is called with.
+    not determine it; `behind` is then the network they were drawn from, if there is one. `unseen` names what is wrong
+    and nothing shows, in the words that a certificate has for it, and `plain` (n, p) are the outputs without noise
+    where no network is behind them. `bias` and `method` are what `recover` is called with.
     """
 
     X: np.ndarray
     Y: np.ndarray
     n_hidden: int
     truth: Network | None
+    behind: Network | None = None
     unseen: str = ""
     plain: np.ndarray | None = None
     bias: bool = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -98,10 +99,11 @@ def distance(rng: np.random.Generator) -> Hostile:
 
 
 def affine(rng: np.random.Generator) -> Hostile:
-    """No unit at all."""
+    """No unit at all: a straight line, which is a right answer where the width is to be found."""
     d, p = int(rng.integers(2, 5)), int(rng.integers(1, 3))
     B, c = rng.standard_normal((d, p)), rng.standard_normal(p)
-    return _claimed(rng, d, lambda X: X @ B + c)
+    line = Network(np.zeros((0, d)), None, np.zeros((p, 0)), c, C=B.T)
+    return replace(_claimed(rng, d, line), truth=line)
 
 
 def network_and_line(rng: np.random.Generator) -> Hostile:

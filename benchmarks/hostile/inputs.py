@@ -88,13 +88,14 @@ def shuffled_autocorrelated(rng: np.random.Generator) -> Hostile:
 
 
 def sorted_rows(rng: np.random.Generator) -> Hostile:
-    """Rows in the order of an input, with an error that drifts along them."""
+    """Rows in the order of an input, with an error that drifts along them: a function of that input."""
     net = network(rng)
     X = rows(rng, net, 400, 900)
     X = X[np.argsort(X[:, 0])]
     Y = net(X)
-    drift = 0.05 * Y.std(axis=0) * np.sin(np.linspace(0.0, 9.0, len(X)))[:, None]
-    return Hostile(X, Y + drift + 0.05 * Y.std(axis=0) * rng.standard_normal(Y.shape), net.n_hidden, None)
+    plain = Y + 0.05 * Y.std(axis=0) * np.sin(np.linspace(0.0, 9.0, len(X)))[:, None]
+    noise = 0.05 * Y.std(axis=0) * rng.standard_normal(Y.shape)
+    return Hostile(X, plain + noise, net.n_hidden, None, plain=plain)
 
 
 def collinear_columns(rng: np.random.Generator) -> Hostile:

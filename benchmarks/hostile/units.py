@@ -23,7 +23,7 @@ def reversible_signs(rng: np.random.Generator) -> Hostile:
     k = int(rng.integers(3, 5))
     net, _ = sign_ambiguous(int(rng.integers(2, 4)), k, rng)
     case = either(rng, net, rows(rng, net, 300, 1_200))
-    return Hostile(case.X, case.Y, k, None)
+    return Hostile(case.X, case.Y, k, None, behind=net)
 
 
 def nearly_reversible_signs(rng: np.random.Generator) -> Hostile:

@@ -32,7 +32,9 @@ class Excerpt:
 
     @classmethod
     def of_samples(cls, given: Prepared, before: Callable[[np.ndarray], np.ndarray], after: Model) -> Excerpt:
-        """Build it from two networks on whitened inputs: one fitted without the held-out samples, and the last one."""
+        """Build an excerpt from two networks on whitened inputs: one fitted without the held-out samples, and the final
+        one.
+        """
         held_X, held_Y = next(given.holdout.blocks(LOOKED_AT))
         X, _ = next(given.samples.blocks(LOOKED_AT))
         rows = np.unique(np.linspace(0, len(held_X) - 1, min(ROWS, len(held_X))).astype(int))

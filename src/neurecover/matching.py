@@ -21,15 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from neurecover.models import (
-    Composite,
-    DeepNetwork,
-    Layered,
-    Model,
-    Network,
-    Polynomial,
-    Upper,
-)
+from neurecover.models import Composite, DeepNetwork, Layered, Model, Network, Polynomial, Upper
 from neurecover.models.merging import mirror_units, simplify, unit_distances
 from neurecover.random import as_generator
 

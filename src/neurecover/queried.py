@@ -1,4 +1,4 @@
-"""What an extraction asked, what for, and what it found: kept in the file of a recovery, shown in its report."""
+"""The record of an extraction, saved with a recovery: how many queries served which purpose, and what they found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class KinkLine:
 
 @dataclass(frozen=True, eq=False)
 class Queried:
-    """The queries of an extraction by their purpose, and what came of them.
+    """The queries of an extraction by their purpose, and what they found.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Queried:
 
     @property
     def cost(self) -> float | None:
-        """What all queries cost together; None if the price is not known."""
+        """The price of all queries together; None if the price of one is not known."""
         return None if self.price is None else self.price * self.total
 
     def found(self) -> list[str]:

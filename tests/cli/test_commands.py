@@ -2,15 +2,10 @@
 
 import io
 import json
-import os
-import pty
 import re
 import shlex
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +13,13 @@ import pytest
 import typer
 
 import neurecover as nr
-from neurecover import cli, terminal
+from commands import COMMAND, ENVIRONMENT, Run, assert_refused, save_samples, small_teacher
+from neurecover import terminal
 from neurecover.certificate.verification import verify
 from neurecover.cli import measuring, planning
-from neurecover.cli.app import best_so_far
 from neurecover.data import ArraySource
 from neurecover.experiment import Experiment, Row, Track
-from neurecover.models import write_npz
 from neurecover.simulate import names, teachers
-from neurecover.solve import interrupt
-
-COMMAND = [sys.executable, "-m", "neurecover"]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
-
 
 COMMANDS = (
     *(
@@ -48,52 +37,6 @@ COMMANDS = (
     ),
     *("simulate", "plan", "methods", "bench", "reproduce"),
 )
-
-
-@dataclass(frozen=True)
-class Outcome:
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Outcome]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command line in an empty folder, through the console's entry point."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-
-    def call(*arguments: str | Path) -> Outcome:
-        with pytest.raises(SystemExit) as left:
-            cli.main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return Outcome(left.value.code, captured.out, captured.err)
-
-    return call
-
-
-def small_teacher(n_inputs: int = 3, n_hidden: int = 2) -> nr.Network:
-    return nr.simulate.teacher(n_inputs, n_hidden, random_state=0)
-
-
-def save_samples(path: str, *, noise: float = 0.0, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    X, Y = nr.simulate.sample(small_teacher(), n, noise=noise, random_state=0)
-    np.savez(path, X=X, Y=Y)
-    return X, Y
-
-
-def assert_refused(outcome: Outcome, *words: str) -> None:
-    """Status 2, nothing but one line on standard error, with these words in it."""
-    assert outcome.status == 2, outcome
-    assert outcome.err.startswith("error: ")
-    assert outcome.err.count("\n") == 1
-    assert outcome.out == ""
-    for word in words:
-        assert word in outcome.err
 
 
 def test_the_installed_command_and_the_module_are_one() -> None:
@@ -409,157 +352,6 @@ def test_methods_are_listed(run: Run) -> None:
         assert method.name in outcome.out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["recovr"], ["recovr", "Did you mean 'recover'"]),
-        (["recover"], ["Missing argument"]),
-        (["recover", "samples.npz", "--hiden", "2"], ["--hiden", "--hidden", "neurecover recover --help"]),
-        (["recover", "samples.npz", "--hidden", "two"], ["--hidden"]),
-        (["recover", "samples.npz", "--hidden", "0"], ["--hidden"]),
-        (["recover", "samples.npz", "--method", "magic"], ["magic", "least_squares"]),
-        (["recover", "samples.npz", "--activation", "softmax"], ["softmax", "relu"]),
-        (["recover", "samples.npz", "--method", "hermit"], ["Did you mean 'hermite'?"]),
-        (["recover", "sampels.npz"], ["There is no file sampels.npz", "Did you mean 'samples.npz'?"]),
-        (["recover", "samples.csv"], ["Did you mean 'samples."]),
-        (["recover", "net.npz"], ["net.npz holds a network", "are needed"]),
-        (["recover", "samples.npz", "--time-budget", "nan"], ["nan"]),
-        (["recover", "samples.npz", "--outputs", "y"], ["no columns are chosen"]),
-        (["recover", "nowhere.npz"], ["There is no file nowhere.npz"]),
-        (["recover", "."], ["folder"]),
-        (["recover", "samples.txt"], ["samples.txt", ".npz", ".csv"]),
-        (["recover", "text.npz"], ["text.npz"]),
-        (["recover", "cut.npz"], ["cut.npz"]),
-        (["recover", "nan.npz"], ["nan.npz", "row 7", "'y0'"]),
-        (["recover", "one.npy", "two.npy", "three.npy"], ["a pair (X.npy, Y.npy)"]),
-        (["recover", "samples.npz", "--out", "net.onnx"], ["net.onnx", ".npz"]),
-        (["recover", "samples.npz", "--out", "nowhere/net.npz"], ["there is no folder nowhere"]),
-        (["recover", "samples.npz", "--out", "/proc/net.npz"], ["/proc", "nothing can be written"]),
-        (["recover", "samples.npz", "--out", "folder.npz"], ["directory"]),
-        (["recover", "samples.npz", "--out", "./samples.npz"], ["overwrite the samples"]),
-        (["verify", "nowhere.npz", "samples.npz"], ["There is no file nowhere.npz"]),
-        (["verify", "samples.npz", "net.npz"], ["samples.npz holds samples", "a network is needed"]),
-        (["verify", "wide.npz", "samples.npz"], ["wide.npz holds samples"]),
-        (["report", "net.npz"], ["holds no recovery", "`recover`"]),
-        (["report", "samples.npz"], ["samples.npz holds samples"]),
-        (["report", "found.npz", "-o", "found.pdf"], ["found.pdf", ".html"]),
-        (["report", "found.npz", "--truth", "other.npz"], ["n_inputs", "3 and 4"]),
-        (["report", "found.npz", "--samples", "wide.npz"], ["wide.npz", "n_inputs=3"]),
-        (["export", "net.npz", "net.onx"], ["net.onx", ".onnx, .json, .npz"]),
-        (["export", "net.npz", "net.json", "--dtype", "float32"], [".onnx", "float32"]),
-        (["export", "net.npz", "net.onnx", "--dtype", "float16"], ["float16", "float32"]),
-        (["extract", "model.onx"], ["There is no file model.onx"]),
-        (["extract", "text.onnx"], ["text.onnx"]),
-        (["export", "net.npz", "net.npz"], ["overwrite"]),
-        (["export", "samples.npz", "net.json"], ["samples.npz holds samples"]),
-        (["extract"], ["one model to query"]),
-        (["extract", "net.npz", "--command", "cat"], ["one model to query"]),
-        (["extract", "--command", "cat"], ["--inputs"]),
-        (["extract", "ne.npz"], ["Did you mean 'net.npz'?"]),
-        (["estimate", "samples.npz", "--method", "least_squares"], ["recover"]),
-        (["estimate", "samples.npz", "--form", "papr"], ["best or paper"]),
-        (["plan"], ["--inputs and --hidden"]),
-        (["plan", "--inputs", "3", "--hidden", "2", "--error", "0"], ["error"]),
-        (["--verison"], ["--version"]),
-        (["verify", "net.npz", "wide.npz"], ["wide.npz", "n_inputs=3", "Got 5"]),
-        (["verify", "table.npy", "samples.npz"], ["table.npy: expected the file of a network"]),
-        (["compare", "net.npz", "cut.npz"], ["cut.npz"]),
-        (["compare", "net.npz", "other.npz"], ["n_inputs", "3 and 4"]),
-        (["simulate"], ["--out"]),
-        (["simulate", "--out", "new.npz", "--kind", "square"], ["square", "sphere"]),
-        (["simulate", "--out", "new.npz", "--kind", "conditioned"], ["condition"]),
-        (["simulate", "--out", "new.npz", "--distribution", "cauchy"], ["cauchy", "gaussian"]),
-        (["simulate", "--out", "new.npz", "--noise", "-1"], ["--noise"]),
-        (["simulate", "--out", "new.npz", "--truth", "new.npz"], ["overwrite the samples"]),
-        (["simulate", "--out", "new.npz", "--samples", "1000000000000"], ["memory"]),
-        (["bench", "speed-of-light"], ["speed-of-light", "all"]),
-        (["bench", "finsher"], ["Did you mean 'finisher'?"]),
-        (["reproduce", "fig99"], ["fig99", "all"]),
-        (["reproduce", "all", "--out", "samples.npz"], ["samples.npz"]),
-    ],
-    ids=lambda value: "",
-)
-def test_what_cannot_be_used_is_refused_in_one_line(arguments: list[str], words: list[str], run: Run) -> None:
-    X, Y = save_samples("samples.npz", n=50)
-    Path("samples.txt").write_bytes(Path("samples.npz").read_bytes())
-    Path("text.npz").write_text("hello")
-    Path("text.onnx").write_text("hello")
-    Path("cut.npz").write_bytes(Path("samples.npz").read_bytes()[:1500])
-    Path("folder.npz").mkdir()
-    np.save("table.npy", X)
-    Y[7] = np.nan
-    np.savez("nan.npz", X=X, Y=Y)
-    np.savez("wide.npz", X=np.zeros((5, 5)), Y=np.zeros(5))
-    small_teacher().save("net.npz")
-    small_teacher(4).save("other.npz")
-    nr.Recovery(small_teacher(), nr.Certificate((), 0.0, None, 5, 1), "m", (), 0.0).save("found.npz")
-    before = {path: path.stat().st_mtime_ns for path in Path.cwd().iterdir()}
-    assert_refused(run(*arguments), *words)
-    assert {path: path.stat().st_mtime_ns for path in Path.cwd().iterdir()} == before
-
-
-def test_a_missing_extra_is_named_with_its_command(tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text("a,y\n1,2\n")
-    code = "import sys; sys.modules['pyarrow'] = None; from neurecover.cli import main; main(sys.argv[1:])"
-    arguments = [sys.executable, "-c", code, "recover", str(tmp_path / "table.csv")]
-    done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT)
-    assert_refused(Outcome(done.returncode, done.stdout, done.stderr), "pip install 'neurecover[data]'")
-
-
-def test_a_defect_is_one_line_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nr, "methods", lambda: [None])
-    outcome = run("methods")
-    assert (outcome.status, outcome.out) == (1, "")
-    assert re.fullmatch(r"error: AttributeError in terminal.py, line \d+: .* please report it\.\n", outcome.err)
-
-
-def test_ctrl_c_leaves_the_best_network_so_far(tmp_path: Path) -> None:
-    """The first Ctrl-C ends the search; what was found is shown, certified and written, and the certificate says so."""
-    X = np.random.default_rng(0).standard_normal((4000, 10))
-    np.savez(tmp_path / "hard.npz", X=X, Y=np.sin(3 * X).sum(axis=1))
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [*COMMAND, "recover", "hard.npz", "--out", "net.npz"],
-        cwd=tmp_path,
-        env=ENVIRONMENT | {"TERM": "xterm"},
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    try:
-        shown = b""
-        while b"search" not in shown:  # the progress line of the long part
-            shown += os.read(ours, 4096)
-        child.send_signal(signal.SIGINT)
-        shown += read_all(ours)
-        assert child.wait(120) == 130
-        assert child.stdout is not None
-        assert "The search was interrupted" in " ".join(child.stdout.read().decode().replace("│", "").split())
-    finally:
-        child.kill()
-        child.wait()
-        os.close(ours)
-        if child.stdout is not None:
-            child.stdout.close()
-    assert shown.endswith(b"interrupted\r\n")
-    assert b"Traceback" not in shown
-    assert nr.Recovery.load(tmp_path / "net.npz").certificate.verdict in ("approximate", "failed")
-
-
-def test_a_second_ctrl_c_ends_at_once() -> None:
-    def twice() -> None:
-        signal.raise_signal(signal.SIGINT)
-        assert interrupt.is_set()
-        signal.raise_signal(signal.SIGINT)
-
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), best_so_far() as asked:
-        twice()
-    assert asked.is_set()
-    assert not interrupt.is_set()
-    assert signal.getsignal(signal.SIGINT) is before
-
-
 def test_a_table_from_standard_input_without_some_columns_and_rows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Categories become columns of 0 and 1 in their place, so that the last column is still the output."""
     rng = np.random.default_rng(3)
@@ -576,22 +368,6 @@ def test_a_table_from_standard_input_without_some_columns_and_rows(run: Run, mon
     assert np.abs(np.array(answer["network"]["W"])[:, 0]).max() < 1e-8  # v is as u
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("recover", "table.csv", "--drop", "ie"), "--drop needs columns of the table: id, y. Got ie"),
-        (("recover", "samples.npz", "--one-hot"), "change tables: .csv, .tsv or .parquet"),
-    ],
-)
-def test_what_a_table_cannot_be_changed_into(run: Run, arguments: tuple[str, ...], words: str) -> None:
-    Path("table.csv").write_text("id,y\n1,\n,2\n")
-    save_samples("samples.npz")
-    outcome = run(*arguments)
-    assert (outcome.status, outcome.out) == (2, "")
-    assert words in outcome.err
-    assert len(outcome.err.splitlines()) == 1
-
-
 def test_a_table_without_a_header_is_the_same_from_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     X, Y = save_samples("samples.npz")
     np.savetxt("table.csv", np.column_stack([X, Y]), delimiter=",", fmt="%.17g")
@@ -606,25 +382,6 @@ def test_verbose_shows_every_stage(run: Run) -> None:
     save_samples("samples.npz")
     assert "last fit" not in run("recover", "samples.npz", "--hidden", "2").out
     assert "last fit" in run("recover", "samples.npz", "--hidden", "2", "--verbose").out
-
-
-def read_all(descriptor: int) -> bytes:
-    """What is left until the other end closes, which a pseudo-terminal reports as an error."""
-    content = b""
-    try:
-        while piece := os.read(descriptor, 4096):
-            content += piece
-    except OSError:
-        pass
-    return content
-
-
-def test_a_reader_that_leaves_early_is_no_error() -> None:
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    done = subprocess.run([*COMMAND, "methods"], stdout=write_end, stderr=subprocess.PIPE, env=ENVIRONMENT)
-    os.close(write_end)
-    assert done.stderr == b""
 
 
 def squares(track: Track) -> list[Row]:
@@ -674,25 +431,6 @@ def test_benchmarks_are_those_of_a_checkout(run: Run, tmp_path: Path, monkeypatc
     assert all(words in outcome.err for words in ("benchmarks/", str(tmp_path), "clone the repository"))
     monkeypatch.chdir(root)
     assert "finisher" in run("bench").out
-
-
-def test_a_terminal_without_the_letters_gets_question_marks(tmp_path: Path) -> None:
-    write_npz(tmp_path / "net.npz", small_teacher().to_arrays())
-    done = subprocess.run(
-        [*COMMAND, "compare", "net.npz", "net.npz"],
-        cwd=tmp_path,
-        capture_output=True,
-        env=ENVIRONMENT | {"PYTHONIOENCODING": "ascii"},
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert b"weights" in done.stdout
-
-
-def test_help_waits_for_no_numerical_library() -> None:
-    """`--help` answers within half a second: NumPy alone would take half of it."""
-    shown = "import sys; from neurecover.cli import main; print(sorted({'numpy', 'scipy'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, env=ENVIRONMENT)
-    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 def test_the_help_of_simulate_names_what_there_is() -> None:

@@ -22,9 +22,12 @@ Options = TypeVar("Options")
 
 @dataclass(frozen=True)
 class Call:
-    """What an algorithm is run on: samples whose inputs have zero mean and unit covariance (with biases; else unit
-    second moments), what is sought in them, random numbers, the time there is, which form of it is asked for, and the
-    options of that form, None for the defaults."""
+    """The arguments of an algorithm: samples with whitened inputs, the task, random numbers, the deadline, form and
+    options.
+
+    Inputs have mean zero and unit covariance, or without biases unit second moments. `form` names the form of the
+    algorithm, and `options` are those of the form, None for the defaults.
+    """
 
     source: Source
     task: Task
@@ -42,17 +45,17 @@ class Call:
 class Algorithm:
     """A row of the registry.
 
-    run(call) gives the estimate, or raises `UnsolvableError`; None for an algorithm that leaves all to the finisher.
+    run(call) returns the estimate, or raises `UnsolvableError`; run is None for the method that only refines.
     refuse(task) says in one sentence why the algorithm does not apply, or returns None. `forms` are the ways it can
-    run: "best" is ours, "paper" as printed; `options` maps a form to the class of its options, if it has any. The
-    `raw` forms get the samples as they are given, neither whitened nor without repeated rows. `finds` is what its
-    estimate holds: a "network", or the first layer of a "composite".
+    run: "best" is ours, "paper" as printed. `options` maps a form to the class of its options, if it has any. Forms in
+    `raw` receive the samples as given, neither whitened nor without repeated rows. `finds` is what the estimate holds:
+    a "network", or the first layer of a "composite".
 
-    prepare(source) is what the samples go through before anything is read, such as asking an oracle in pairs.
-    clean(samples, estimate) are the samples without what the estimate shows to be gross errors, with checks that say
+    prepare(source) changes the source before anything is read, for instance so that an oracle is queried in pairs.
+    clean(samples, estimate) returns the samples without the gross errors that the estimate shows, and checks that say
     so. diagnose(network, source, rng) tests the algorithm's assumptions at the end; its checks decide no verdict. A
-    reserve is called by "auto" when random starts have not sufficed. `weighs` says that its statistics are averages,
-    which weights of the samples have a place in.
+    `reserve` is run by "auto" when random starts have failed. `weighs` says that weights of samples can be used,
+    because all its statistics are averages.
     """
 
     name: str

@@ -47,13 +47,7 @@ from neurecover.models import (
     parameters,
     term_sizes,
 )
-from neurecover.statistics import (
-    Influence,
-    OutputPrecision,
-    Residuals,
-    SerialResiduals,
-    weights_per_unit,
-)
+from neurecover.statistics import Influence, OutputPrecision, Residuals, SerialResiduals, weights_per_unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,9 +270,11 @@ class Case:
 
     @cached_property
     def to_others(self) -> float:
-        """The most standard errors of a weight between optima as good; inf if unknown, or if all errors are small.
+        """The largest distance of a weight, in standard errors, to other optima that fit as well; inf unless errors are
+        large.
 
-        Beside such errors others say that the law is another: softplus has two, with its bend between them."""
+        If the errors are small, separate optima speak for another law: softplus has two, with its bend between them.
+        """
         nearby, normal = self.evidence.nearby, self.normal
         known = self.drawn is not None and len(nearby) > 1 and self.widest > self.options.wide
         if not known or not isinstance(normal, Network):
@@ -326,8 +322,7 @@ class Case:
     def unseen_terms(self) -> dict[str, int] | None:
         """The terms of an upper polynomial that too few samples show, with the number of samples; None without one.
 
-        A term shows in the samples where all its units are on; these have as many unknowns as there are terms of these
-        units.
+        Only samples in which all units of a term are on show it; they have as many unknowns as these units have terms.
         """
         white = self.white
         if not isinstance(white, Composite) or not isinstance(white.upper, Polynomial):
@@ -459,7 +454,9 @@ class Case:
 
     @cached_property
     def bends(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Σ (A_j z_j)²/σ² on the weaker side of every kink of the last layer, and the units' numbers of weights."""
+        """Σ (A_j z_j)²/σ² on the side of every kink of the last layer where it is smaller, and the units' numbers of
+        weights.
+        """
         white, bent = self.white, self.sides.bent
         if isinstance(white, Composite) or bent is None:
             return None
@@ -480,7 +477,7 @@ class Case:
 
     @cached_property
     def p_constancy(self) -> float | None:
-        """The probability of weights that differ as much between first and later rows; None for streams."""
+        """The p-value of the hypothesis that the first and the later rows have the same weights; None for streams."""
         if self.rows.base.streams or not isinstance(self.information, Information):
             return None
         options = self.options

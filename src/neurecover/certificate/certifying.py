@@ -26,13 +26,7 @@ OF_ANY_NETWORK = (
     network.derivative,
     network.size,
 )
-OF_THE_SAMPLES = (
-    determined.equations,
-    determined.terms,
-    determined.information,
-    determined.columns,
-    determined.kinks,
-)
+OF_THE_SAMPLES = (determined.equations, determined.terms, determined.information, determined.columns, determined.kinks)
 AT_ROUNDING = (signs.signs, signs.planes, signs.exchange, errors.digits)
 OF_NOISE = (
     signs.signs,

@@ -32,7 +32,7 @@ class WrongLabels:
 
 @dataclass(frozen=True)
 class Rival:
-    """The best curved boundary: its BIC minus that of the union, and its degree; (inf, 0) if there is none."""
+    """The best curved boundary: its `degree`, and its BIC minus that of the union, `gap`; (inf, 0) without one."""
 
     gap: float
     degree: int
@@ -40,11 +40,11 @@ class Rival:
 
 @dataclass(frozen=True)
 class Corners:
-    """The corners of a union beside rounded ones, and its faces beside bent ones, by differences of deviance.
+    """A union compared with rounded corners and with bent faces, by differences of deviance or BIC.
 
-    `rounded` is by how much the best rounding lowers it, `chamfer` the BIC of rounded corners and one halfspace less
-    minus that of the union, and `material` by how much a rounding worth mentioning raises the deviance; inf where no
-    rounding is. `bent` is the BIC of the union with one bent face minus that of the union; inf in one dimension.
+    `rounded` is how far the best rounding of all corners lowers the deviance, and `material` how far a rounding that is
+    large enough to matter raises it (inf if no corner can be rounded). `chamfer` is the BIC of rounded corners with one
+    halfspace less, and `bent` that with one face bent, both minus the BIC of the union; `bent` is inf in one dimension.
     """
 
     rounded: float

@@ -230,7 +230,7 @@ class RoundedCase(QueriedCase):
 
     @property
     def drawn(self) -> None:
-        """No draws: errors of answers are small."""
+        """None: the errors of extracted weights are small enough for first order, so nothing is drawn."""
         return None
 
     @property
@@ -248,14 +248,15 @@ class RoundedCase(QueriedCase):
 
     @property
     def p_constancy(self) -> None:
-        """Not asked: an oracle answers in no order of ours."""
+        """None: the order of the queries has no meaning, so there is nothing to test."""
 
     @cached_property
     def p_structure(self) -> float:
         """The p-value of the largest correlation between the residuals and many random units.
 
-        The errors of the weights move all fresh residuals together, by J δ: they add gᵀ C g, g = Hᵀ J, to the variance
-        of a score, of which the sum over single residuals has only the terms of each by itself.
+        An error δ of the weights moves all fresh residuals together, by J δ. With H the values of the random units and
+        C the covariance of the weights, this adds gᵀ C g, g = Hᵀ J, to the variance of their scores, which a sum over
+        single residuals would miss.
         """
         assert self.asked.fresh is not None
         X, count, rng = self.asked.fresh[0], self.options.probes, np.random.default_rng(0)

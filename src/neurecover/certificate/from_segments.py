@@ -6,23 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neurecover.certificate.options import DEFAULTS, SegmentOptions
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays
-
-_FEWEST_DOF = 3.0  # with fewer degrees of freedom, an estimate of the noise is too uncertain to use
-_SCATTER = 0.01  # p-value below which shares or counts scatter more than their family says
-_LEAST = 2.0  # of information in a segment, whose line has two numbers
-_FURTHER = 0.01  # p-value below which the number of hinges counts as too small
 
 
 @dataclass(frozen=True)
 class Segments:
     """What was found and tested about a broken line.
 
-    `no_hinge` is the p-value of a straight line, `further` that of this number of hinges against up to three more.
-    `correlation` is that of successive residuals, with its z-score and p-value. `rival` names another shape that is
-    `ahead` in BIC or another measure; it is empty if there is none. `outliers` are rows, and `errors` the standard
-    errors of the network's arrays. Of shares and counts `scatter` is Pearson's χ², its degrees of freedom and p-value,
-    and `least` the smallest information in a segment, in rows of variance one.
+    `no_hinge` is the p-value of a straight line, and `further` that of the hypothesis that up to three more hinges
+    explain only noise. `correlation` is that of successive residuals, with its z-score and p-value. `rival` names
+    another shape that is `ahead` in BIC or another measure; it is empty if there is none. `outliers` are rows, and
+    `errors` the standard errors of the network's arrays. For shares and counts, `scatter` is Pearson's χ² with its
+    degrees of freedom and p-value, and `least` the smallest information in a segment, as a number of rows of variance
+    one.
     """
 
     n_rows: float
@@ -50,9 +47,9 @@ class Segments:
     least: float = np.inf
 
 
-def certify_segments(facts: Segments) -> Certificate:
+def certify_segments(facts: Segments, options: SegmentOptions = DEFAULTS.segments) -> Certificate:
     """Run the checks and return the certificate."""
-    enough = facts.dof >= _FEWEST_DOF
+    enough = facts.dof >= options.freedom
     checks = (
         _segments(facts),
         Check("rounding", facts.exact, facts.noise, None, _noise_in_words(facts)),
@@ -60,16 +57,16 @@ def certify_segments(facts: Segments) -> Certificate:
             "rows",
             enough,
             facts.dof,
-            _FEWEST_DOF,
+            options.freedom,
             f"{facts.n_rows:g} rows leave {facts.dof:g} degrees of freedom for the noise.",
             "Ask for fewer hinges.",
         ),
         _hinges(facts),
         Check(
             "further hinges",
-            facts.n_hinges == 0 or facts.further >= _FURTHER,
+            facts.n_hinges == 0 or facts.further >= options.further,
             facts.further,
-            _FURTHER,
+            options.further,
             f"The test of {_hinges_in_words(facts.n_hinges)} against up to three more has p = {facts.further:.3g}.",
             "Leave n_hinges=None, which finds their number.",
         ),
@@ -84,7 +81,7 @@ def certify_segments(facts: Segments) -> Certificate:
             else "No other shape that was tried does better.",
         ),
         _outliers(facts),
-        *_counts(facts),
+        *_counts(facts, options),
         Check("prediction", bool(np.isfinite(facts.noise)), facts.noise, None, "The line predicts within the noise."),
     )
     if facts.scatter is not None:  # the noise has no size of its own
@@ -109,25 +106,25 @@ def _noise_in_words(facts: Segments) -> str:
     return f"The residual's standard deviation is {facts.noise:.3g}."
 
 
-def _counts(facts: Segments) -> tuple[Check, ...]:
+def _counts(facts: Segments, options: SegmentOptions) -> tuple[Check, ...]:
     if facts.scatter is None:
         return ()
     square, dof, p = facts.scatter
-    said = " more than its family says, so that intervals and p-values are too small" if p < _SCATTER else ""
+    said = " more than its family says, so that intervals and p-values are too small" if p < options.scatter else ""
     return (
         Check(
             "dispersion",
-            p >= _SCATTER,
+            p >= options.scatter,
             p,
-            _SCATTER,
+            options.scatter,
             f"Pearson's χ² is {square:.4g} with {dof:g} degrees of freedom (p = {p:.3g}): the output scatters"
             f"{said or ' as its family says'}.",
         ),
         Check(
             "bounds",
-            facts.least >= _LEAST,
+            facts.least >= options.least,
             facts.least,
-            _LEAST,
+            options.least,
             f"The segment that tells least has the information of {facts.least:.3g} rows of variance one.",
             "Ask for fewer hinges: a segment with almost no events, or nothing else, has no line of its own.",
         ),

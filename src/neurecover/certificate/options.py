@@ -116,6 +116,16 @@ class LabelOptions:
 
 
 @dataclass(frozen=True)
+class SegmentOptions:
+    """Limits for broken lines of one input."""
+
+    freedom: float = 3.0  # degrees of freedom: with fewer, an estimate of the noise is too uncertain to use
+    further: float = 0.01  # p-value below which the number of hinges counts as too small
+    scatter: float = 0.01  # p-value below which shares or counts scatter more than their family says
+    least: float = 2.0  # information in a segment, whose line has two numbers
+
+
+@dataclass(frozen=True)
 class CertificateOptions:
     """The limits of every check, and how much work goes into its figure."""
 
@@ -167,6 +177,7 @@ class CertificateOptions:
     nested: NestedOptions = field(default_factory=NestedOptions)
     queries: AnswerOptions = field(default_factory=AnswerOptions)
     labels: LabelOptions = field(default_factory=LabelOptions)
+    segments: SegmentOptions = field(default_factory=SegmentOptions)
 
 
 DEFAULTS = CertificateOptions()

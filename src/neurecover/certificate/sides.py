@@ -12,10 +12,11 @@ from neurecover.statistics import UnitsOn, weights_per_unit
 
 @dataclass(frozen=True)
 class Sides:
-    """The numbers of distinct inputs for which every hidden unit is on and off, and the number needed on either side.
+    """The numbers of distinct inputs for which every hidden unit is on and off, and the numbers that are required.
 
     `laid` is the number of inputs that a wrong unit can always fit, and `needed` is `laid` plus a margin. `at_kink`
-    inputs are at the kink of some unit; it is 0 if all are, because a unit without weights is at its kink everywhere.
+    counts inputs at the kink of some unit. It is set to 0 if all inputs are: a unit without weights is at its kink
+    everywhere.
     """
 
     on: np.ndarray

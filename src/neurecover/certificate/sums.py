@@ -88,7 +88,7 @@ class Sums:
 
     @cached_property
     def _pass_of_rows(self) -> Together | None:
-        """The sums of the one pass, if it is a pass over `rows`; else None."""
+        """The sums of a stream if its one pass went over `rows`; else None."""
         return None if self.sides.at_kink else self._one_pass
 
     @cached_property

@@ -304,8 +304,8 @@ def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
     # noise the distance of the residual from rounding does not matter.
     last = ("affine part", "prediction", "rounding")
     against.sort(key=lambda check: last.index(check.name) + 1 if check.name in last else 0)
-    # Advice comes before the reasons.
-    advice = [
-        c for c in (*besides, *said) if against and c.name in ("straight line", "activation", "box", "probabilities")
-    ]
+    # Advice comes before the reasons, and so do rows that may have caused them all.
+    advising = ("straight line", "activation", "box", "probabilities")
+    advice = [c for c in (*besides, *said) if c.name in advising or (c.name == "outliers" and not c.passed)]
+    advice = advice if against else []
     return tuple(dict.fromkeys(check.sentence for check in (*advice, *against, *said, *besides)))

@@ -156,12 +156,7 @@ def prepare_samples(
     return prepared
 
 
-def with_misfits(
-    prepared: Prepared,
-    model: Model,
-    exact: float,
-    options: PrepareOptions = DEFAULTS,
-) -> Prepared | None:
+def with_misfits(prepared: Prepared, model: Model, exact: float, options: PrepareOptions = DEFAULTS) -> Prepared | None:
     """Move the held-out samples that a model on whitened inputs predicts wrongly to the training samples.
 
     `exact` is Σ r² / Σ y² of a sample that is predicted up to rounding. Some held-out samples stay sealed: they are not

@@ -15,7 +15,7 @@ PATIENT = 1.0  # as `slow`: go on until nothing is gained, as under noise, where
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Where a descent ended, and whether it converged there."""
+    """The end of a descent, and whether the descent converged there."""
 
     point: Point
     converged: bool
@@ -46,10 +46,11 @@ def descend(
     target: float = 0.0,
     slow: float | None = None,
 ) -> Fit:
-    """Descend from a student's hidden weights and return where it ends; the readout at least is solved for.
+    """Descend from a student's hidden weights and return the end; if no step is made, at least the readout is solved
+    for.
 
     The descent ends at Σr²/Σy² < target, after `steps`, where nothing is gained, or where the last `window` steps
-    together brought Σr² down by less than a factor `slow`.
+    together lowered Σr² by less than a factor `slow`.
     """
     steps = options.max_steps if steps is None else steps
     slow = options.slow if slow is None else slow

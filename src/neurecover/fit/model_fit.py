@@ -73,7 +73,7 @@ class ModelFit(Generic[M]):
 
 
 def can_be_fitted(model: Network | DeepNetwork | Composite) -> bool:
-    """Whether all its parts have parameters and derivatives."""
+    """Return whether all parts of a network have parameters and derivatives."""
     known = not isinstance(model, Composite) or isinstance(model.upper, Polynomial | Network | DeepNetwork)
     return known and model.activation.differentiable
 
@@ -152,7 +152,7 @@ class PassOptions:
 
 @dataclass(frozen=True)
 class Streamed:
-    """The network fitted to all samples, its Σr² and Σr²/Σy², and the residuals on rows that had no part in the fit."""
+    """The network fitted to all samples, its Σr² and Σr²/Σy², and its residuals on rows held out of the fit."""
 
     network: Network | DeepNetwork
     rss: float
@@ -184,7 +184,7 @@ def fit_in_passes(
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """What one pass shows: sums over the training rows and over all rows, and the residuals on held-out rows."""
+    """The results of one pass: the sums over training rows and over all rows, and the residuals on held-out rows."""
 
     train: InformationSums
     whole: InformationSums

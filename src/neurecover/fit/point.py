@@ -76,7 +76,7 @@ class Point:
 
     @property
     def share(self) -> float:
-        """Σr² per degree of freedom that is left."""
+        """Σr² per remaining degree of freedom."""
         return self.loss / max(self.samples.n_equations - self.student.n_parameters, 1)
 
     @cached_property
@@ -86,7 +86,7 @@ class Point:
 
     @cached_property
     def fits_single(self) -> bool:
-        """Whether products of what is computed stay within the range of single precision, as e^z may not."""
+        """Whether products stay within the range of single precision; values of e^z may not."""
         gates = max((float(np.abs(gate).max(initial=0.0)) for gate in self.values.gates), default=0.0)
         largest = max(float(np.abs(self.values.H).max(initial=0.0)), gates, float(np.abs(self.student.theta).max()))
         return largest * max(float(np.abs(self.samples.F).max(initial=0.0)), 1.0) < self.options.single_range
@@ -104,7 +104,7 @@ class Point:
         return ProductSystem(self) if self.large else dense_system(self)
 
     def moved(self, step: np.ndarray) -> Point | None:
-        """Return the point one step on, None where it has no finite values."""
+        """Return the point after a step; None if its values are not finite."""
         trial = Point(self.samples, self.student.moved(step), self.options, self.deadline, self)
         return trial if np.isfinite(trial.loss) else None
 

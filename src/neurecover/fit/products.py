@@ -33,8 +33,8 @@ ROWS = 1_024  # at a time, so that what is multiplied stays in the cache: speed 
 class Products:
     """S at a point, its diagonal and its preconditioner.
 
-    T is as large as `single`^(−½), and of features in single precision leaves 1e-4 where there is nothing: Q is formed
-    from those in double precision, so that it shows no direction that no sample shows.
+    T may be as large as `single`^(−½), so features in single precision would leave 1e-4 in place of zero. Q is
+    therefore formed from features in double precision, and contains no direction that no sample shows.
     """
 
     def __init__(self, point: Point) -> None:
@@ -51,7 +51,7 @@ class Products:
         )
 
     def rows(self) -> Iterator[slice]:
-        """Yield the samples, as many at a time as stay in the cache."""
+        """Yield blocks of samples that fit in the cache."""
         n = len(self.values.F)
         return (slice(start, start + ROWS) for start in range(0, n, ROWS))
 
@@ -283,5 +283,5 @@ class ProductSystem:
         return step
 
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
-        """Return by how much the linear model says Σr² falls."""
+        """Return the decrease of Σr² that the linear model predicts."""
         return self.equations.predicted_decrease(step, damping)

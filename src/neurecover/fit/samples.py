@@ -1,4 +1,4 @@
-"""Samples in memory as a student reads them, and what every fit to them needs again and again."""
+"""Samples in memory, as a student reads them, and quantities that all fits to them share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Samples:
 
     @classmethod
     def of(cls, source: Source, bias: bool) -> Samples:
-        """Collect the rows of a source whose inputs are whitened."""
+        """Collect the rows of a source with whitened inputs."""
         X, Y = source.collect()
         weight = source.weights()
         return cls(with_constant(X, bias), Y, int(bias), None if weight is None else np.sqrt(weight)[:, None])

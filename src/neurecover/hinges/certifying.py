@@ -1,4 +1,4 @@
-"""The network that a broken line is, and the facts that its certificate looks at."""
+"""Convert a broken line to a network, and gather the facts that its certificate is made from."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Shares and counts: binomial and Poisson outputs, whose mean has a broken line for its logit or its logarithm.
+"""Shares and counts: binomial and Poisson outputs, with a broken line for the logit or the logarithm of the mean.
 
 With η the line, μ(η) the mean and V = μ'(η) the variance of one row, the log-likelihood of rows of weight w is to
 second order that of
 
-    z = η + (y − μ)/V   of weight   W = w V,   with noise of variance one,
+    z = η + (y − μ)/V   of weight   W = w V,   with noise of variance one.
 
-so search, posterior, tests and intervals are those of least squares with known noise at the fit's own z and W, found by
-reweighting until the fit stays [iteratively reweighted least squares; McCullagh and Nelder, 1989, 2.5].
+So the search, posterior, tests and intervals are those of least squares with known noise, at the z and W of the fit
+itself, which are recomputed until they no longer change [iteratively reweighted least squares; McCullagh and Nelder,
+1989, 2.5].
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ _EVENTS = 5.0  # expected in a bin, for Pearson's sum to be χ²
 
 @dataclass(frozen=True)
 class Family:
-    """A distribution with its canonical link: η of a mean, the mean, its derivative V, deviance and tails of rows.
+    """A distribution with its canonical link: the functions η(mean), mean(η), the derivative V, the deviance and tail
+    probabilities.
 
-    `tail(y, mean, w)` is the smaller of P(Y ≤ y) and P(Y ≥ y) of the mean Y of w rows, and `first` a mean inside
-    the bounds to begin with.
+    `tail(y, mean, w)` is the smaller of P(Y ≤ y) and P(Y ≥ y) for the mean Y of w rows. `first` moves outputs inside
+    the bounds, as a first guess of the mean.
     """
 
     name: str
@@ -46,7 +48,7 @@ class Family:
     tail: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
     def check(self, y: np.ndarray) -> None:
-        """Raise ValueError for outputs that the family does not have."""
+        """Raise ValueError for outputs that are impossible in the family."""
         low, high = self.bounds
         if y.min() < low or y.max() > high:
             hint = "give shares in y, and in sample_weight of how many" if self.name == "binomial" else "give counts"
@@ -152,7 +154,7 @@ class Likelihood:
         return Rows(np.arange(len(fit.points)), fit.points.y, fit.points.w)
 
     def deviance(self, fit: BrokenLine) -> float:
-        """Return −2 log L beyond that of a mean of its own for every input."""
+        """Return the deviance: −2 log L minus that of a model with its own mean for every input."""
         return self._deviance(self._eta(fit))
 
     def bic(self, fit: BrokenLine) -> float:
@@ -165,7 +167,7 @@ class Likelihood:
         return 0.5 * (self.deviance(straight) - self.deviance(fit) - own)
 
     def outliers(self, fit: BrokenLine) -> np.ndarray:
-        """Return the rows whose tail would come up once in a hundred data sets."""
+        """Return the rows in whose tail a value lies in one data set of a hundred."""
         x, y, weight = self.rows
         mean = self.family.mean(self._at(fit, x))
         tail = np.where(weight > 0.0, self.family.tail(y, mean, np.where(weight > 0.0, weight, 1.0)), 1.0)

@@ -21,9 +21,9 @@ METHODS = ("posterior", "profile", "wald")
 
 @dataclass(frozen=True)
 class Estimate:
-    """One line of the table: the estimate, its standard error, t and p of "it is zero", and the interval.
+    """One row of the table: an estimate with its standard error, the t statistic and p-value of zero, and the interval.
 
-    t and p are nan for a break, whose being zero means nothing.
+    t and p are nan for a break, which zero has no meaning for.
     """
 
     name: str
@@ -36,7 +36,9 @@ class Estimate:
 
 
 def rows_of(found: Estimated) -> dict[str, np.ndarray]:
-    """Return ℓ of every linear function in the table by name, (K + 2,), or (T, K + 2) over the posterior's sets."""
+    """Return, by name, the row ℓ (K + 2,) of every linear function in the table, or (T, K + 2) if it depends on the
+    breaks.
+    """
     points, over = found.points, found.posterior
     T, K = over.breaks.shape
     h = points.size
@@ -53,7 +55,7 @@ def rows_of(found: Estimated) -> dict[str, np.ndarray]:
 
 
 def values_of(found: Estimated) -> dict[str, float]:
-    """Return the reported line's own figures by the same names, and its breaks."""
+    """Return the values of the reported line by the same names, and its breaks."""
     line, points = found.line, found.points
     K, h = len(line.breaks), points.size
     a, b = line.coefficients[:2]
@@ -116,7 +118,7 @@ def covariance(found: Estimated) -> np.ndarray:
 
 
 def _wald_errors(found: Estimated) -> dict[str, tuple[float, float]]:
-    """Return value and standard error of every figure at the least-squares fit, to first order."""
+    """Return the value and the first-order standard error of every row of the table, at the least-squares fit."""
     fit, points = found.fit, found.points
     K, h = len(fit.breaks), points.size
     x, breaks, d = points.x(points.z) - points.centre, points.x(fit.breaks) - points.centre, fit.coefficients[2:] / h

@@ -62,10 +62,11 @@ class Mixture:
         return q
 
     def gathered(self, parts: int = 64, scales: int = 4) -> Mixture:
-        """Return a mixture of fewer: those of near centres and scales become one of their mean and variance.
+        """Return a mixture with fewer components: components of similar centre and scale are merged, keeping mean and
+        variance.
 
-        A part is a fifth of the spread wide, and its scales are alike to a factor of two. Levels of quantiles move by
-        less than 0.004.
+        Merged centres lie within a fifth of the spread, and scales within a factor of two. Probabilities of quantiles
+        change by less than 0.004.
         """
         if len(self.centre) <= parts * scales:
             return self
@@ -91,9 +92,10 @@ class Mixture:
         return self.quantiles(np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]))
 
     def profile(self, limit: float) -> np.ndarray:
-        """Return the hull of the values whose least sum of squares, over breaks and all else, is at most `limit`.
+        """Return the smallest interval that contains all values whose least sum of squares is at most `limit`.
 
-        Given S it is RSS_S + (v − v̂_S)²/u_S with u_S the variance over the noise's, RSS_S/dof.
+        The sum of squares is minimised over breaks and all other parameters. Given the breaks S it is RSS_S + (v −
+        v̂_S)²/u_S, with u_S the variance over the noise's, RSS_S/dof.
         """
         unit = self.scale**2 * self.dof / np.where(self.rss > 0.0, self.rss, 1.0)
         reach = np.sqrt(unit * np.maximum(limit - self.rss, 0.0))
@@ -124,7 +126,7 @@ def break_interval(posterior: Posterior, j: int, level: float) -> np.ndarray:
 
 
 def break_profile(posterior: Posterior, j: int, limit: float) -> np.ndarray:
-    """Return the hull of the places of break j with a least sum of squares of at most `limit`, in z."""
+    """Return the smallest interval, in z, of the places of break j whose least sum of squares is at most `limit`."""
     places, group = np.unique(posterior.breaks[:, j], return_inverse=True)
     least = np.full(len(places), np.inf)
     np.minimum.at(least, group, posterior.rss)

@@ -1,4 +1,4 @@
-"""What decides about the answers of this room, each with its reason."""
+"""The numbers that decide about broken lines and hinge planes, each with its reason."""
 
 from __future__ import annotations
 

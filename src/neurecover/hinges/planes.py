@@ -1,7 +1,8 @@
-"""Hinge planes of several inputs: y = c + C x + Σⱼ aⱼ relu(wⱼ·x + bⱼ), by the library's own search with an affine term.
+"""Hinge planes of several inputs: y = c + C x + Σⱼ aⱼ relu(wⱼ·x + bⱼ), found by `recover` with an affine term.
 
-The errors are those of least squares to first order, in the directions that change the function: |wⱼ| = 1, so that wⱼ
-moves across itself alone; and of the rows whose side of a plane is not settled (`statistics.TurnedSides`).
+The errors are the first-order errors of least squares, in the directions that change the function (|wⱼ| = 1, so wⱼ
+moves only orthogonally to itself), increased by the variance due to rows whose side of a plane is uncertain
+(`statistics.TurnedSides`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Planes:
     outliers: np.ndarray
 
     def draws(self, rng: np.random.Generator) -> np.ndarray | None:
-        """Return draws (T, P) of the parameters from the posterior; None without hinges, or with planes at the edge."""
+        """Draw the parameters (T, P) from the posterior; None without hinges, or if a plane lies at the edge of the
+        data.
+        """
         if self.network.n_hidden == 0 or self.noise <= 0.0:
             return None
         X, y, weight = self.rows
@@ -62,11 +65,10 @@ def fit_planes(
     random_state: Any,
     loss: str = "squared",
 ) -> Planes:
-    """Fit hinge planes to X (n, d) and y (n,); their number by BIC where it is not told.
+    """Fit hinge planes to X (n, d) and y (n,); if their number is not given, find it by BIC.
 
-    More of them are tried as long as the test of further planes does not rule them out.
-
-    With a robust loss it is least squares on pseudo-values (`pipeline.robust`), first of clipped outputs.
+    Numbers are tried upwards as long as the test of further planes rejects. With a robust loss the fit is least squares
+    on pseudo-values (`pipeline.robust`), first of clipped outputs.
     """
     if loss == "squared":
         return _by_squares(X, y, weight, n_hinges, most, random_state)
@@ -90,8 +92,8 @@ def _by_squares(
 ) -> Planes:
     """Fit by least squares.
 
-    Rows at one input become their mean with the sum of their weights, so that repeated rows and weights agree. They
-    stay in the order in which they come first, which the tests of neighbouring rows look at.
+    Rows with equal inputs become one row, their mean, with the sum of their weights, so that repeated rows and weights
+    agree. Rows keep the order of their first occurrence, which the tests of neighbouring rows use.
     """
     given = X, y
     weight = np.ones(len(X)) if weight is None else weight
@@ -151,7 +153,7 @@ def _wants_more(
 
 
 def _scaled_jacobian(network: Network, X: np.ndarray) -> np.ndarray:
-    """Return ∂y/∂θ at X (n, P), from inputs about their mean, in columns of unit length."""
+    """Return ∂y/∂θ at X (n, P), with centred inputs and columns scaled to unit length."""
     centre = X.mean(axis=0)
     J = _jacobian(Network(network.W, network.b + network.W @ centre, network.A, network.c), X - centre)
     sizes = np.linalg.norm(J, axis=0)
@@ -221,7 +223,7 @@ def _bic(network: Network, X: np.ndarray, y: np.ndarray, w: np.ndarray, within: 
 def _with_turned_sides(
     inverse: np.ndarray, network: Network, rows: tuple[np.ndarray, np.ndarray, np.ndarray], variance: float
 ) -> np.ndarray:
-    """Return σ² F⁺ over the parameters, with what rows add to the variances whose side of a plane is not settled."""
+    """Return the covariance σ² F⁺ of the parameters, plus the variance due to rows of uncertain side of a plane."""
     d, k = network.n_inputs, network.n_hidden
     if k == 0 or variance <= 0.0:
         return inverse * variance

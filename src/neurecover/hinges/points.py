@@ -19,10 +19,10 @@ from neurecover.hinges.options import HingeOptions
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Distinct inputs `z` (m,) in ascending order, the weights `w` and the mean outputs `y` of their rows.
+    """Distinct inputs `z` (m,) in ascending order, with the total weight `w` and the mean output `y` of their rows.
 
     `within` is Σ (y − ȳ)² inside the groups and `n` the sum of all weights. x = centre + size z; y + level is the
-    output itself. `prior` are the degrees of freedom with which the noise is known beforehand.
+    output itself. `prior` is the number of degrees of freedom that prior knowledge of the noise is worth.
     """
 
     z: np.ndarray
@@ -50,27 +50,27 @@ class Points:
         return cls((places - centre) / size, w, means, within, float(weight.sum()), float(centre), size, level)
 
     def with_known_noise(self, rss: float, n_parameters: int) -> Points:
-        """Return points whose noise is known to have variance one, where a fit leaves `rss`.
+        """Return points whose noise is known to have variance one; `rss` is what a fit leaves.
 
-        Knowing it is having seen many more rows that told of nothing else, here a million.
+        Knowing the variance is like having seen a million further rows that say nothing else.
         """
         total = self.n + 1e6
         return replace(self, within=total - n_parameters - rss, prior=1e6)
 
     @property
     def total(self) -> float:
-        """The weight of all rows and of what is known of the noise beforehand."""
+        """The weight of all rows, plus the degrees of freedom of prior knowledge of the noise."""
         return self.n + self.prior
 
     def __len__(self) -> int:
         return len(self.z)
 
     def gap(self, options: HingeOptions) -> int:
-        """Return how many distinct inputs lie between a break and the ends, or another break."""
+        """Return the number of distinct inputs that must lie between a break and the ends, or another break."""
         return max(options.fewest, int(np.ceil(options.margin * len(self))))
 
     def rank(self, places: np.ndarray) -> np.ndarray:
-        """Return where places stand among the distinct inputs, in between by interpolation."""
+        """Return the rank of places among the distinct inputs, interpolated between them."""
         return np.interp(places, self.z, np.arange(len(self), dtype=float))
 
     def place(self, rank: np.ndarray) -> np.ndarray:
@@ -78,17 +78,17 @@ class Points:
         return np.interp(rank, np.arange(len(self), dtype=float), self.z)
 
     def apart(self, breaks: np.ndarray, options: HingeOptions) -> np.ndarray:
-        """Tell of sets of breaks (..., K) which ones are in order and keep their distance."""
+        """Return a mask of the sets of breaks (..., K) that are in order and keep their distance."""
         gap = self.gap(options)
         ranks = self.rank(breaks)
         within = (ranks >= gap - 1.0 - 1e-9).all(axis=-1) & (ranks <= len(self) - gap + 1e-9).all(axis=-1)
         return np.asarray(within & (np.diff(ranks, axis=-1) >= gap - 1e-9).all(axis=-1))
 
     def room_for(self, options: HingeOptions) -> int:
-        """Return the most breaks that keep their distance."""
+        """Return the largest number of breaks that can keep their distance."""
         gap = self.gap(options)
         return max(0, (len(self) - 2 * gap + 1) // gap + 1) if len(self) >= 2 * gap else 0
 
     def x(self, z: np.ndarray) -> np.ndarray:
-        """Return the user's inputs."""
+        """Return the inputs x in the user's units, for places z."""
         return self.centre + self.size * z

@@ -46,7 +46,7 @@ class Posterior:
 
 
 def posterior(fit: BrokenLine, rng: np.random.Generator, options: HingeOptions = DEFAULTS) -> Posterior:
-    """Return the posterior of as many breaks as the least-squares fit has."""
+    """Return the posterior of the breaks, for the number of breaks of the least-squares fit."""
     points, K = fit.points, len(fit.breaks)
     base = Projection.of(points, hinge_columns(points.z, np.zeros(0)))
     dof = max(points.total - base.basis.shape[1] - K, 1.0)
@@ -126,14 +126,18 @@ def _prior_volume(points: Points, K: int, options: HingeOptions) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Nodes:
-    """Quadrature nodes of every break in turn: `places`, the `widths` of their cells, and where each break begins."""
+    """Quadrature nodes of all breaks, one break after the other: `places`, `widths` of their cells, and where each
+    break begins.
+    """
 
     places: np.ndarray
     widths: np.ndarray
     bounds: np.ndarray
 
     def sets(self, points: Points, options: HingeOptions) -> tuple[np.ndarray, np.ndarray]:
-        """Return all sets (T, K) of a node per break that keep their distance, and the logs of their cells."""
+        """Return all sets (T, K) with one node per break that keep their distance, and the logarithms of their cells'
+        volumes.
+        """
         axes = np.meshgrid(*(np.arange(a, b) for a, b in pairwise(self.bounds)), indexing="ij")
         sets = np.stack([axis.ravel() for axis in axes], axis=1)
         sets = sets[points.apart(self.places[sets], options)]
@@ -193,14 +197,14 @@ def _coarse_marginals(fit: BrokenLine, coarse: np.ndarray, base: Projection, opt
 
 
 def _masses(fit: BrokenLine, sums: HingeSums, sets: np.ndarray, rss: float) -> np.ndarray:
-    """Return the weight of every set (T,), the largest one."""
+    """Return the weights of all sets (T,), relative to the largest."""
     left = np.maximum(rss - np.square(solve_sets(sums.A, sums.b, sets)[1]).sum(axis=0), fit.rss)
     logs = -0.5 * (fit.points.total - 2.0 - len(fit.breaks)) * np.log(np.maximum(left, np.finfo(float).tiny))
     return np.exp(logs - logs.max(initial=-np.inf))
 
 
 def _smoothed(places: np.ndarray, masses: np.ndarray, size: int) -> np.ndarray:
-    """Return the density of places (T,) of a grid, each shared with its neighbours; flat where there are none."""
+    """Return the density of places (T,) on a grid, smoothed over neighbouring nodes; flat if there are no places."""
     if len(places) == 0:
         return np.ones(size)
     return np.convolve(np.bincount(places, masses, minlength=size), [0.25, 0.5, 0.25], mode="same")

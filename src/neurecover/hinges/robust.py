@@ -1,4 +1,4 @@
-"""Robust losses for broken lines: least squares on the pseudo-values of `pipeline.robust` is the M-estimate."""
+"""Robust losses for broken lines: the M-estimate is least squares on the pseudo-values of `pipeline.robust`."""
 
 from __future__ import annotations
 

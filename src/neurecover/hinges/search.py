@@ -40,7 +40,7 @@ class BrokenLine:
         return cls(points, breaks, coefficients, float(points.w @ misfit**2) + points.within)
 
     def __call__(self, z: np.ndarray) -> np.ndarray:
-        """Return the fitted values less the mean of the outputs."""
+        """Return the fitted values minus the mean of the outputs."""
         return hinge_columns(z, self.breaks) @ self.coefficients
 
     @property
@@ -81,7 +81,7 @@ def all_sets(points: Points, sums: HingeSums, K: int, options: HingeOptions) -> 
 
 
 def refine(points: Points, breaks: np.ndarray, options: HingeOptions) -> BrokenLine:
-    """Go to a fit that moving any one break, or all by a Gauss–Newton step, does not improve."""
+    """Improve the breaks until no move of one break, and no Gauss–Newton step of all, lowers the sum of squares."""
     fit = BrokenLine.at(points, breaks)
     for _ in range(50):  # each round is better than the last by a share of the sum of squares: two or three do
         before = fit.rss
@@ -130,7 +130,7 @@ def _by_break(points: Points, fit: BrokenLine, options: HingeOptions) -> BrokenL
 
 
 def best_place(points: Points, others: np.ndarray, options: HingeOptions) -> float | None:
-    """Return the best place of one more break: over all gaps by the closed form, and at the inputs themselves.
+    """Return the best place of one further break: in every gap by a closed form, and at the inputs themselves.
 
     Within gap i the hinge is δ v₁ + γ v₀ with v₁ = z and v₀ = 1 beyond the gap, both free, and p = −γ/δ.
     """
@@ -164,7 +164,10 @@ def _allowed(points: Points, places: np.ndarray, others: np.ndarray, options: Hi
 
 
 def _starts(points: Points, K: int, options: HingeOptions) -> list[np.ndarray]:
-    """Return the best sets of the grid that differ from each other; beyond it those that exchange ends at."""
+    """Return sets of breaks to start from: the best of the grid that differ enough from each other.
+
+    For more breaks than the grid is made for, they come from adding breaks one by one and from exchanging pairs.
+    """
     if len(options.grid) < K:
         gap = points.gap(options)
         even = points.place(np.linspace(gap - 1.0, float(len(points) - gap), K))

@@ -126,7 +126,7 @@ def _by_pseudo_values(
     rng: np.random.Generator,
     options: HingeOptions,
 ) -> tuple[PseudoValues, BrokenLine]:
-    """Return the pseudo-values of a robust loss when the breaks stay, and the line through them."""
+    """Iterate the pseudo-values of a robust loss until the breaks stay the same; return them and the line."""
     values = pseudo_values(y, first_curve(x, y), 2, loss)
     before = np.zeros(0)
     for _ in range(20):
@@ -171,11 +171,11 @@ class Squares:
         return fit.bic(self.floor)
 
     def beyond_squares(self, fit: BrokenLine, straight: BrokenLine) -> float:
-        """Return zero: sums of squares are all there is."""
+        """Return zero: for least squares, log L follows from the sums of squares."""
         return 0.0
 
     def outliers(self, fit: BrokenLine) -> np.ndarray:
-        """Return the rows whose studentised residual would come up once in a hundred data sets of normal noise."""
+        """Return the rows whose studentised residual is larger than normal noise gives in one data set of a hundred."""
         points = self.points
         z = (self.x - points.centre) / points.size
         residual = self.y - points.level - fit(z)
@@ -198,7 +198,7 @@ def _fitted(problem: Problem, n_hinges: int | None, rng: np.random.Generator, op
 def _examined(
     problem: Problem, n_hinges: int | None, estimate: str, rng: np.random.Generator, options: HingeOptions
 ) -> Segmented:
-    """Fit, test and estimate."""
+    """Fit a broken line, test it and estimate its parameters."""
     counted = _fitted(problem, n_hinges, rng, options)
     fit, floor = counted.fit, problem.floor
     rows, points = problem.rows_of(fit), fit.points

@@ -1,11 +1,10 @@
-"""activation="auto", and the hint that another activation would fit better: a race of activations.
+"""Choose the activation (activation="auto") by a race, and hint at a better one.
 
-Students of every kind on the same samples, one wide fit each in turn.
-
-The first that fits to rounding, and keeps doing so once its superfluous units are gone and its signs are settled, has
-won: relu with a free affine part also fits what leaky_relu did, and two of its units are one of abs, but not then. With
-noise none does, and the least error on samples that had no part in the fits decides. sigmoid has no student of its own,
-sigmoid(z) = (1 + tanh(z/2))/2; nor has what has no useful derivative, or a parameter.
+A student of every kind is fitted to the same samples, in rounds of growing width. Without noise the winner is the first
+that fits to rounding and still does so after its superfluous units are removed and its signs are settled: relu with a
+free affine part also fits a leaky_relu network, and two relu units an abs, but not then. With noise the winner has the
+least error on samples that no fit has used. There is no student of sigmoid(z) = (1 + tanh(z/2))/2, of an activation
+without a useful derivative, or of one with a parameter.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ class RaceOptions:
 
 @dataclass(frozen=True)
 class Contestant:
-    """An activation, the least mean squared error of its students on other samples, and the units (m, D) of that
-    student.
+    """An activation, the least mean squared error of its students on other samples, and that student's units (m, D).
 
     `solved` says that it fits to rounding with all its signs settled.
     """
@@ -66,7 +64,8 @@ def race_activations(
     options: RaceOptions | None = None,
     progress: Callable[[str, float], object] = lambda stage, relative_rss: None,
 ) -> list[Contestant]:
-    """Return those that came to a fit in time, the best first; the race ends with the first that solves it.
+    """Return the activations that were fitted in time, the best first; the race ends with the first that fits to
+    rounding.
 
     `also` are activations besides the candidates.
     """
@@ -97,7 +96,7 @@ def race_activations(
 
 
 def _still_in(acts: list[Activation], best: dict[Activation, Contestant], n_left: int) -> list[Activation]:
-    """Return the best so far, in their own order; all where not every one has had a fit."""
+    """Return the best `n_left` activations so far, in their original order; all of them until each has been fitted."""
     if len(best) < len(acts):
         return acts
     left = {contestant.activation for contestant in _in_order(best)[:n_left]}

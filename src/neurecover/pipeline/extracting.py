@@ -227,12 +227,7 @@ def _extract(
 
 
 def _extract_smooth(
-    box: Box,
-    widths: tuple[int, ...] | None,
-    depth: int | None,
-    activation: Activation | None,
-    run: Run,
-    tell: Teller,
+    box: Box, widths: tuple[int, ...] | None, depth: int | None, activation: Activation | None, run: Run, tell: Teller
 ) -> Extraction | Recovery[Network | DeepNetwork]:
     """Extract one hidden layer of smooth units: saturating units by chosen queries, others by designed samples."""
     from neurecover.queries.saturating.extract import ManyUnitsError
@@ -260,13 +255,7 @@ def _extract_smooth(
     return found
 
 
-def _extract_saturating(
-    box: Box,
-    width: int | None,
-    activation: Activation,
-    run: Run,
-    tell: Teller,
-) -> Extraction:
+def _extract_saturating(box: Box, width: int | None, activation: Activation, run: Run, tell: Teller) -> Extraction:
     """Extract one hidden layer of units that saturate."""
     from neurecover.queries.saturating.extract import ManyUnitsError, extract_saturating
 

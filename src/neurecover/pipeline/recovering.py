@@ -18,13 +18,7 @@ from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.certificate.checks.search import search_ended
-from neurecover.data import (
-    Prepared,
-    Source,
-    as_source,
-    load_samples,
-    side_by_side,
-)
+from neurecover.data import Prepared, Source, as_source, load_samples, side_by_side
 from neurecover.data.views.weights import without_weights
 from neurecover.fit import EXACT
 from neurecover.models import DeepNetwork, Network
@@ -319,10 +313,7 @@ def _solve_by_race(prepared: Prepared, task: Task, starts: list[np.ndarray], run
 
 
 def _finish(
-    prepared: Prepared,
-    task: Task,
-    starts: Iterable[np.ndarray],
-    run: Run,
+    prepared: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run
 ) -> tuple[Network | DeepNetwork, Certificate, Found]:
     """Search, fit and certify; return the network on the inputs, its certificate, and what was found."""
     fitted = search_and_fit(prepared, task, starts, run)

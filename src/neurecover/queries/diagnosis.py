@@ -1,7 +1,7 @@
-"""Oracles that are no networks, told from them by a few hundred queries: steps, inputs without effect, windows.
+"""Recognise oracles that are not networks, by a few hundred queries: steps, inputs without effect, windows.
 
-Trees, nearest neighbours and calibration by isotonic regression answer with steps: a step keeps its height however
-closely it is looked at, while a slope leaves 2^-n of its change after n halvings.
+Trees, nearest neighbours and calibration by isotonic regression answer with steps. A step keeps its height on ever
+shorter segments, while a slope leaves 2^-n of its change after n halvings.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ def diagnose_steps(box: Box, pairs: np.ndarray) -> str | None:
 
 
 def diagnose_bounded(box: Box, rng: np.random.Generator) -> str | None:
-    """Return a sentence if far out most outputs take one of two values and stay there farther out still, else None.
+    """Return a sentence if, far from the origin, most outputs take one of two values and keep it farther out; else
+    None.
 
-    Between them is what a network answers where all its units are inactive.
+    A third value between the two is the answer of a network whose units are all inactive.
     """
     options = box.options.looks
     if box.limits or box.affordable < 2 * options.segments:
@@ -94,10 +95,11 @@ def diagnose_bounded(box: Box, rng: np.random.Generator) -> str | None:
 
 
 def diagnose_inputs(box: Box) -> tuple[str | None, str | None]:
-    """Return a sentence on inputs without effect, and one on inputs that are read in order, by moving one input at a
-    time.
+    """Return two sentences, found by moving one input at a time: on inputs without effect, and on inputs read in
+    sequence.
 
-    The first goes with any model; the second says why it was not extracted.
+    Either is None if it does not apply. The first may be said of any model; the second is a reason why extraction
+    failed.
     """
     options, d, rng = box.options.looks, box.n_inputs, np.random.default_rng(0)
     if d > options.most_inputs or box.affordable < options.moves * (d + 1):
@@ -125,8 +127,6 @@ def diagnose_inputs(box: Box) -> tuple[str | None, str | None]:
 
 
 def _half_way(box: Box, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return for which pairs of points (n,) some input is rounded to one whole number at `low` and to another at
-    `high`.
-    """
+    """Return a mask (n,) of the pairs of points between which an input is rounded to different whole numbers."""
     first, last = box.inputs(low), box.inputs(high)
     return np.asarray(np.any(np.rint(first) != np.rint(last), axis=1))

@@ -54,8 +54,8 @@ _BLOCK = 2**21
 class Outside:
     """What is not known of the first rows outside the directions `basis` (d, r) in which a network was fitted.
 
-    Along every direction outside, rows of length one have errors with the `covariance` (k, k). `matrix` (d, d) leads
-    from inputs x − mean to the parts of z that lie there.
+    The parts of the rows outside, for rows of length one, have errors with the `covariance` (k, k) along every
+    direction. `matrix` (d, d) maps inputs x − mean to the parts of z that lie outside.
     """
 
     basis: np.ndarray
@@ -68,7 +68,9 @@ class Outside:
         return np.asarray(np.sum(((X - self.mean) @ self.matrix) ** 2, axis=1))
 
     def variances(self, lengths: np.ndarray) -> np.ndarray:
-        """Return what is added to the variances (k·d + k,) of first rows and biases, for rows of these lengths on z."""
+        """Return the variances (k·d + k,) that the unknown parts outside add to first rows and biases; `lengths` are
+        ‖row‖ on z.
+        """
         own = np.diag(self.covariance) * lengths**2
         of_weights = np.outer(own, np.sum(self.matrix**2, axis=1))
         return np.append(of_weights, own * float(np.sum((self.mean @ self.matrix) ** 2)))
@@ -101,7 +103,7 @@ class Weighted:
 
     @property
     def on_z(self) -> Any:
-        """The network in all coordinates z, also those outside the directions of the fit."""
+        """The network in all coordinates z, including those outside the directions of the fit."""
         (W, b), *above = self.fitted.layers
         return self.fitted if self.outside is None else DeepNetwork([(W @ self.outside.basis.T, b), *above])
 
@@ -117,7 +119,7 @@ class Weighted:
         return float(self.noise(self.whitening.mean + np.ones((1, len(spread))) @ spread).mean() ** 2)
 
     def errors_of_rows(self) -> np.ndarray:
-        """Return the errors (k,) to expect of the hidden rows, layer after layer, relative to their lengths."""
+        """Return the expected errors (k,) of the hidden rows, layer after layer, relative to their lengths."""
         errors, first = [], 0
         for W, b in self.network.layers[:-1]:
             squares = self.variances[first : first + W.size].reshape(W.shape).sum(axis=1)
@@ -126,7 +128,7 @@ class Weighted:
         return np.concatenate(errors)
 
     def noise(self, X: np.ndarray) -> np.ndarray:
-        """The standard deviations (n, p) to expect of the answers to X."""
+        """Return the standard deviations (n, p) that the answers to X will have."""
         return _deviations(self.network, X, self.model, self.rounding)
 
     def deviations(self, X: np.ndarray) -> np.ndarray:
@@ -154,7 +156,7 @@ class Weighted:
         return np.asarray(np.einsum("npi,ij,npj->np", G, self.outside.covariance, G) * self.outside.squares(X)[:, None])
 
     def covariance(self, own: np.ndarray) -> np.ndarray:
-        """The covariance of the parameters `own`, scaled to their variances."""
+        """Return the covariance of the parameters `own`, scaled so that its diagonal equals their variances."""
         C = self._to_normal_form()(self.moves[own].T)[own]
         scale = np.sqrt(self.variances[own] / np.maximum(np.diag(C), 1e-300))
         return C * scale * scale[:, None]
@@ -303,7 +305,7 @@ def _sizes(network: Layers, X: np.ndarray, rounding: Rounding | None) -> np.ndar
 
 
 def _binade(Y: np.ndarray) -> np.ndarray:
-    """Return the powers of two, |y| rounded down, that the spacing of floating-point numbers is in proportion to."""
+    """Return |y| rounded down to a power of two, to which the spacing of floating-point numbers is proportional."""
     return np.asarray(np.ldexp(0.5, np.frexp(Y)[1]) * (Y != 0.0))
 
 

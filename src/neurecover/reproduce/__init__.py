@@ -1,7 +1,4 @@
-"""The papers' own figures, tables and statements, measured: what `neurecover reproduce` runs.
-
-What the library does beyond a paper is measured in `benchmarks/`, beside `src/`.
-"""
+"""Measure what the papers state: their figures, tables and theorems."""
 
 from neurecover.experiment import Experiment, by_name
 

@@ -10,10 +10,10 @@ from neurecover.fit import EXACT, FitOptions
 
 @dataclass(frozen=True)
 class Task:
-    """The function of the hidden units, the shapes, and what is known of the rest.
+    """What is sought: the function of the hidden units, the sizes, and what is known of the network.
 
-    n_hidden is the number of units of one hidden layer, None where it is to be found; `layers` are those of several.
-    `level` is Σr²/Σy² at which a fit has reached the rounding of the outputs: there is no better one to be found.
+    n_hidden is the number of units of one hidden layer, None if it is to be found; `layers` are those of several.
+    `level` is the Σr²/Σy² at which a fit has reached the rounding of the outputs, so that no better fit exists.
     """
 
     activation: Activation
@@ -29,22 +29,24 @@ class Task:
 
     @property
     def widths(self) -> tuple[int, ...] | None:
-        """The units of every hidden layer, None where they are to be found."""
+        """The number of units of every hidden layer; None if they are to be found."""
         return self.layers if self.n_hidden is None else (self.n_hidden,)
 
     @property
     def asked(self) -> int | tuple[int, ...] | None:
-        """What the caller gave: a number for one layer, a tuple for several, None where it is to be found."""
+        """The number of units that the caller gave: one number, or a tuple for several layers; None if they are to be
+        found.
+        """
         return self.layers if self.n_hidden is None else self.n_hidden
 
     @property
     def can_be_affine(self) -> bool:
-        """Whether a free affine part hides nothing but signs: act(z) − act(−z) = m z with m ≠ 0."""
+        """Whether a free affine part hides only the signs of units: act(z) − act(−z) = m z with m ≠ 0."""
         return bool(self.activation.odd_slope)
 
     @property
     def rectified(self) -> bool:
-        """Whether there is one layer whose units are linear but for one kink, and have biases to place it."""
+        """Whether there is one hidden layer, with biases, of units that are linear except at one kink."""
         act = self.activation
         return self.depth == 1 and not self.affine and self.bias and act.homogeneity == 1.0 and act.odd_slope == 1.0
 
@@ -56,13 +58,13 @@ class Task:
         return size + self.n_outputs * (below + self.bias + self.n_inputs * self.affine)
 
     def on(self, n_samples: int) -> Task:
-        """Return the same on another number of samples."""
+        """Return the same task on another number of samples."""
         return replace(self, n_samples=n_samples)
 
 
 @dataclass(frozen=True)
 class WidthOptions:
-    """How many units students of unknown widths have, and when units that they do not need are gone."""
+    """How wide students are if the widths are unknown, and when a unit counts as unnecessary."""
 
     first: int = 6  # units per layer to begin with; then twice as many, and so on
     fits: int = 3  # wide fits without progress before the next size, for one layer
@@ -84,7 +86,7 @@ class WidthOptions:
 
 @dataclass(frozen=True)
 class SignOptions:
-    """Which choices of signs are tried, and when one is right."""
+    """Which choices of signs are tried, and when one counts as right."""
 
     misfit: float = 1e-6  # relative, of the equations of signs of an exact fit
     likely: int = 24  # choices tried on noisy samples

@@ -26,10 +26,9 @@ from neurecover.search.units import n_useful, narrow, with_most_useful, worth
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A student of the wanted widths, the wide fit and the fresh start it comes from, and the number of fits made
-    before it.
+    """A student of the wanted widths, the wide fit and the fresh start it comes from, and the number of fits so far.
 
-    `least` is the least Σr² per degree of freedom of a wide student so far: noise cannot be much larger.
+    `least` is the least Σr² per degree of freedom of a wide student so far: the noise cannot be much larger.
     """
 
     fit: Fit
@@ -42,7 +41,7 @@ class Candidate:
 def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], level: float = 0.0) -> Iterator[Candidate]:
     """Yield students of these widths, each fitted as far as it goes; at least one.
 
-    `level` is Σr²/Σy² at which the layers below were fitted: nothing better can come from above them.
+    `level` is the Σr²/Σy² at which the layers below were fitted, which the layers above cannot improve.
     """
     options, depth = setting.options, len(widths)
     wide = wider(samples, widths, options, has_skips(setting, depth))
@@ -134,7 +133,9 @@ def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
 
 
 def lean(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
-    """Take all spare units of one layer away at once and fit the rest again; an exact fit may need even fewer units."""
+    """Remove all unnecessary units of one layer at once and fit the others again; an exact fit may then lose more
+    units.
+    """
     if fit.relative < setting.options.nearly:
         level = fit.point.samples.level(setting.task.level)
         fit = with_most_useful(fit, min(n_useful(fit.point), widths[0]), level)

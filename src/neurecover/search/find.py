@@ -151,7 +151,7 @@ def settled_on(samples: Samples, fit: Fit, setting: Setting) -> Settled:
 
 
 def _is_better(settled: Settled, exact: bool, runs: Runs) -> bool:
-    """Return whether the first result is lower or, where both are exact, the only one whose signs were found."""
+    """Return whether the first result has the lower residual or, of two exact ones, is the only one with signs."""
     if runs.exact and exact:
         return not runs.best.sign_choices and bool(settled.sign_choices)
     return settled.fit.rss < runs.fit.rss

@@ -24,14 +24,14 @@ Progress = Callable[[str, float], object]
 
 @dataclass(frozen=True)
 class Found:
-    """The network at the end, Σr² and Σr²/Σ(y − ȳ)² on the samples it was fitted to last, and how it came about.
+    """The network found, its Σr² and Σr²/Σ(y − ȳ)² on the samples of its last fit, and the history of the search.
 
-    Below `level` nothing but rounding is left. sign_choices counts the sign assignments that fit equally well, or as
-    well as noise can tell: 1 when the signs are determined, 0 when the search for them was too large or none fits and
-    an affine part had to stay, as pairs of units. `descents` counts wide fits, `agreements` the candidates that ended
-    at the optimum of the best. last_drop is what the last unit to be dropped was worth, in units of its parameters'
-    noise, and `unrivalled` whether noisy samples tell it from other optima, of which `nearby` has the units (`Runs`).
-    `notes` are sentences.
+    If the relative Σr² is below `level`, only rounding is left. sign_choices counts the sign assignments that fit
+    equally well, or as well as noise can tell: 1 if the signs are determined, 0 if the search for them was too large or
+    none fits, so that an affine part remains as pairs of units. `descents` counts wide fits, `agreements` the
+    candidates that ended at the best optimum. last_drop is the worth of the last unit that was dropped, relative to the
+    noise of its parameters. `unrivalled` says whether noisy samples distinguish the optimum from others, whose units
+    are in `nearby` (see `Runs`). `notes` are sentences.
     """
 
     network: Network | DeepNetwork
@@ -117,13 +117,13 @@ def fit_network(
     deadline: Deadline,
     options: SearchOptions | None = None,
 ) -> Fit:
-    """Return the fit of all weights of a network to samples in memory, to the end."""
+    """Fit all weights of a network to samples in memory, until convergence, and return the fit."""
     options = options or SearchOptions()
     return descend(Samples.of(source, bias), as_student(network, bias), options.fit, deadline, slow=PATIENT)
 
 
 def fitted(found: Found, fit: Fit) -> Found:
-    """Return what was found with the network of another fit."""
+    """Return the result of a search with the network of another fit."""
     network = fitted_network(fit.point)
     return replace(found, network=network, rss=fit.rss, relative_rss=fit.relative, converged=fit.converged)
 

@@ -24,12 +24,13 @@ from neurecover.solve import Deadline
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What every part of a search shares: the task, options, random numbers, the time there is, and who hears of it.
+    """What all parts of a search share: task, options, random numbers, deadline, and progress reports.
 
-    `draw` gives fresh units, `starts` hidden weights (m, D₀) of a first layer to begin rounds with, `tell` hears of
-    stages and Σr²/Σy². `whole` are all samples where the search is made on some: there rows may show units that few
-    rows show. `skips` are there in any case where layers below are given. Signs of one layer are `told` by as many
-    outputs as units: without skips d = k = p = 10, n = 60 takes a third of the mean time.
+    `draw` gives fresh units, `starts` the hidden weights (m, D₀) of a first layer for the first rounds, and `tell`
+    receives stages and Σr²/Σy². If the search uses only some of the samples, `whole` are all of them, whose other rows
+    may show units that few rows show. `skips` forces skip connections, as for the layers above given ones. `told` says
+    that the signs of one layer are determined without skips, by as many outputs as units: for d = k = p = 10, n = 60
+    this takes a third of the mean time.
     """
 
     task: Task
@@ -119,9 +120,9 @@ def race(
     enough: float,
     over: Callable[[int], bool] = lambda start: False,
 ) -> Iterator[tuple[int, Fit]]:
-    """Yield wide fits without end, each with the number of the fresh start it belongs to; at least one in any case.
+    """Yield wide fits without end, at least one, each with the number of the fresh start it belongs to.
 
-    `over` tells that nothing more is expected of a start.
+    `over` returns whether a start is to be given up.
     """
     options, rng, depth = setting.options, setting.rng, len(widths)
     for start in count():

@@ -114,13 +114,13 @@ class Around:
 
     @property
     def widest(self) -> float:
-        """The largest standard error of a hidden weight but the biases, of unit rows where the scale is free."""
+        """The largest standard error of a hidden weight, biases excluded, for rows of norm one if the scale is free."""
         errors = np.sqrt(self.variance * np.einsum("ij,ij->i", self.root, self.root))
         rows = self.student.split(errors[: self.student.size])
         return max(float(row[:, self.student.bias :].max(initial=0.0)) for row in rows)
 
     def start(self, rng: np.random.Generator, away: float) -> Student:
-        """Return a student a few standard errors away."""
+        """Draw a student a few standard errors from the optimum."""
         step = away * np.sqrt(self.variance) * (self.root @ rng.standard_normal(self.root.shape[1]))
         return self.student.with_weights(self.student.weights + step)
 
@@ -150,7 +150,7 @@ def information(point: Point) -> np.ndarray:
 
 
 def _from_afar(best: Fit, around: Around, setting: Setting, how: RivalOptions) -> Iterator[Fit]:
-    """Yield fits that start a few standard errors away, if these errors are not small."""
+    """Yield fits that start a few standard errors from the best one, unless these errors are small."""
     starts = how.starts if around.widest > how.narrow else 0
     for _ in within(setting.deadline, range(starts)):
         start = around.start(setting.rng, how.away)

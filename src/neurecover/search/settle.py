@@ -46,7 +46,7 @@ class Settled:
 
 
 def settle(fit: Fit, setting: Setting) -> Settled:
-    """Choose the signs of a student with skips and fit the network that they give to the end."""
+    """Choose the signs of a student with skips, and fit the network that they give until convergence."""
     options, how, deadline, samples = setting.options, setting.options.signs, setting.deadline, fit.point.samples
     if not fit.student.skips:
         return best_of([descend(samples, fit.student, options.fit, deadline, slow=PATIENT)], setting)
@@ -112,7 +112,7 @@ def best_of(fits: Iterable[Fit], setting: Setting) -> Settled:
 
 
 def on_more(samples: Samples, settled: Settled, setting: Setting) -> Settled:
-    """Return the same network fitted to more samples."""
+    """Return the same network fitted to further samples."""
     fits = [
         descend(samples, one.student, setting.options.fit, setting.deadline, slow=PATIENT)
         for one in (settled.fit, *settled.rivals)

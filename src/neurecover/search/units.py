@@ -1,12 +1,12 @@
-"""Units taken away from a student, and added to it.
+"""Remove units from a student, and add units to it.
 
-A unit i of layer l is taken away by putting in its place what the other columns of c_l say about it,
+Unit i of layer l is removed by replacing its value with a combination of the other columns of c_l,
 
     h_i ≈ Σ_j β_j c_j  over the other columns,    with residual ρ_i.
 
-Outputs change, to first order, by ∂y/∂h_i · ρ_i, so the unit costs Σ |∂y/∂h_i|² ρ_i², and β is chosen to make that
-least. A unit that repeats another one, looks the other way, or is on in every sample in which outputs depend on it
-costs nothing. For the top layer the cost is exactly what Σr² grows by when the readout is solved again.
+To first order the outputs change by ∂y/∂h_i · ρ_i, so the removal costs Σ |∂y/∂h_i|² ρ_i², and β minimises this cost. A
+unit that repeats another one or its mirror image, or that is on in every sample in which the outputs depend on it,
+costs nothing. For the top layer the cost is exactly the growth of Σr² after the readout is solved again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def random_units(rng: np.random.Generator, bias: int) -> Draw:
 
 @dataclass(frozen=True, eq=False)
 class Worth:
-    """What each unit of a layer costs to take away (m,), and the regressions β (columns of c_l, m)."""
+    """The cost of removing each unit of a layer (m,), and the regressions β (columns of c_l, m) that replace it."""
 
     cost: np.ndarray
     beta: np.ndarray
@@ -156,9 +156,9 @@ def narrowest(fit: Fit) -> Fit:
 
 
 def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point, float]:
-    """Remove the units that are worth least one by one, with `steps` of descent after each.
+    """Remove the cheapest units one by one, with `steps` of descent after each, down to the given widths.
 
-    Return the point at these widths and the dearest of the costs.
+    Return the point at these widths and the largest of the costs.
     """
     samples, options, deadline = point.samples, point.options, point.deadline
     if steps == 0 and len(widths) == 1:
@@ -175,7 +175,7 @@ def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point
 
 
 def one_less(point: Point, layers: list[int]) -> tuple[float, Student]:
-    """Return what it costs to remove the unit of these layers that is worth least, and the student without it."""
+    """Return the cost of removing the cheapest unit of these layers, and the student without it."""
     worths = {layer: worth(point, layer) for layer in layers}
     layer = min(layers, key=lambda layer: float(worths[layer].cost.min()))
     unit = int(np.argmin(worths[layer].cost))

@@ -1,14 +1,15 @@
-"""The widths of the hidden layers, where nobody gives them.
+"""Find the widths of the hidden layers if they are not given.
 
-Wide students of m units in every layer are fitted for m = 6, 12, 24, … until one is exact, until little is left over
-and the costs of its first layer's units fall into two groups, the planes of the teacher and the spare ones, or until
-twice the units are not worth it. Then units are taken away one at a time. Worth is the Bayesian information criterion,
+Wide students of m units in every layer are fitted for m = 6, 12, 24, …, until one is exact, until the residual is small
+and the costs of its first layer's units fall into two groups, the units of the teacher and the unnecessary ones, or
+until twice the units do not pay. Then units are removed one at a time. Students are compared by the Bayesian
+information criterion,
 
     N·log Σr² + (parameters)·log N,        Σr² no less than what counts as exact,
 
-of the networks that the students on this path lead to: skips stand in for units, so that a student may do with fewer
-than its network. It fits at least as well, which says of most that they need not be tried. Then the best network is
-tried with one unit less and one more in every layer, as long as that is worth it.
+of the networks that they lead to. Skips stand in for units, so a student may need fewer units than its network; because
+it fits at least as well, most networks need not be tried. Then the best network is tried with one unit less and one
+more in every layer, as long as that improves the criterion.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def find_network(samples: Samples, setting: Setting, depth: int) -> tuple[Runs, 
 
 
 def criterion(fit: Fit, setting: Setting, n_parameters: int | None = None) -> float:
-    """Return N·log Σr² + (parameters)·log N, all exact fits counting alike; less is better [Schwarz 1978]."""
+    """Return the criterion N·log Σr² + (parameters)·log N, the same Σr² for all exact fits; less is better [Schwarz
+    1978].
+    """
     samples = fit.point.samples
     N, floor = samples.n_equations, samples.level(setting.task.level)
     P = fit.student.n_parameters if n_parameters is None else n_parameters
@@ -173,7 +176,7 @@ def _slimmed(fit: Fit, first: int, setting: Setting) -> list[Fit]:
 
 
 def _narrowed(point: Point, widths: tuple[int, ...], setting: Setting, slow: float | None) -> Fit:
-    """Return the fit at these widths with the units that are worth least taken away."""
+    """Return the fit at these widths, with the cheapest units removed."""
     how = setting.options.widths
     student = narrow(point, widths, how.narrow_steps)[0].student
     return descend(point.samples, student, point.options, setting.deadline, steps=how.fit_steps, slow=slow)

@@ -73,8 +73,7 @@ def powers(n_hidden: int, degree: int = 3, *, power: float = 0.5, product: float
     k = base.exponents.shape[1]
     higher = np.concatenate([m * np.eye(k, dtype=int) for m in range(2, positive_integer("degree", degree) + 1)])
     return Polynomial(
-        np.concatenate([base.exponents, higher]),
-        np.concatenate([base.coefficients[0], np.full(len(higher), power)]),
+        np.concatenate([base.exponents, higher]), np.concatenate([base.coefficients[0], np.full(len(higher), power)])
     )
 
 

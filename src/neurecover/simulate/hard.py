@@ -98,15 +98,7 @@ def separability_samples(formula: Formula) -> tuple[np.ndarray, np.ndarray]:
     clause_rows[:, m : m + 2] = -10.0
     unit = np.eye(d)
     ones = np.vstack(
-        [
-            unit[:m],
-            -unit[:m],
-            unit[m : m + 2],
-            -2.0 * unit[m : m + 2],
-            unit[m] + unit[m + 1],
-            unit[m + 2],
-            -unit[m + 2],
-        ]
+        [unit[:m], -unit[:m], unit[m : m + 2], -2.0 * unit[m : m + 2], unit[m] + unit[m + 1], unit[m + 2], -unit[m + 2]]
     )
     X = np.vstack([clause_rows, ones])
     Y = np.concatenate([np.zeros(len(clause_rows)), np.ones(len(ones))])

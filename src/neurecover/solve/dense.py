@@ -11,10 +11,11 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
 @dataclass(frozen=True)
 class DenseSystem:
-    """S (q, q), symmetric, best in Fortran order, only its lower triangle is read; g (q,); the diagonal D (q,).
+    """The equations (S + λD) δ = g in arrays: symmetric S (q, q), of which only the lower triangle is read, g (q,) and
+    D (q,).
 
-    `offset` is a decrease that every step adds, such as that of eliminated unknowns. Below the damping `least`, S is
-    dominated by rounding.
+    S is best in Fortran order. `offset` is a decrease that every step adds, such as that of eliminated unknowns. Below
+    the damping `least`, S is dominated by rounding.
     """
 
     S: np.ndarray

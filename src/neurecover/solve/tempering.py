@@ -1,8 +1,10 @@
-"""Draws from a density p that is known up to a factor, from draws of a wider one q [Del Moral, Doucet & Jasra, 2006].
+"""Draw from a density p that is known up to a factor, from draws of a wider density q [Del Moral, Doucet & Jasra,
+2006].
 
-Points go through the densities q^(1−β) p^β with β from 0 to 1. Each β is the largest at which the points, weighted by
-the ratio to the density before, still count as a given share of their number; then they are drawn anew by these weights
-and moved by steps of a random walk with their own covariance, accepted by the ratio of densities [Metropolis 1953].
+The draws pass through the densities q^(1−β) p^β with β rising from 0 to 1. Each β is the largest at which a given share
+of the draws still counts, when they are weighted by the ratio to the previous density. Then they are resampled by these
+weights, and moved by a random walk with their own covariance, whose steps are accepted by the ratio of densities
+[Metropolis 1953].
 """
 
 from __future__ import annotations

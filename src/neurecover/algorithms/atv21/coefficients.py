@@ -31,11 +31,12 @@ from neurecover.tensors import Span, flatten, inner, multiplicities, n_packed, s
 
 @dataclass(frozen=True)
 class Coefficients:
-    """T_j of every output in units of `scale` (p,), by order; `errors` maps an order to σ_j, 0 if exact.
+    """T_j of every output in units of `scale` (p,), by order; `errors` maps an order to σ_j, 0 if the tensor is exact.
 
-    `regressed` is the degree up to which the coefficients come from a regression (−1: plain means); `n` the samples.
-    `halves` are the same tensors from each half of the samples, independent of one another; none where they are exact.
-    `chosen_by_noise` says that some of the r directions do not stand out of the errors they were chosen by.
+    `regressed` is the degree up to which the coefficients come from a regression (−1: plain means), and `n` the number
+    of samples. `halves` are the same tensors from each half of the samples, independent of one another; none if they
+    are exact. `chosen_by_noise` says that some of the r directions were chosen by coefficients no larger than their
+    errors.
     """
 
     r: int
@@ -50,7 +51,7 @@ class Coefficients:
 
     @classmethod
     def exact(cls, network: Network, orders: Iterable[int]) -> Coefficients:
-        """Return the coefficients of a network, without any error."""
+        """Return the exact coefficients of a network."""
         orders = tuple(orders)
         tensors = population_coefficients(network, orders)
         return cls(network.n_inputs, tensors, dict.fromkeys(orders, 0.0), np.ones(network.n_outputs), max(orders), 0)
@@ -60,11 +61,11 @@ class Coefficients:
         return not any(self.errors.values())
 
     def weights(self) -> dict[int, float]:
-        """Return 1/σ_j², with which Σ_j weight_j ‖T_j − T̂_j‖²/j! is χ²; all 1 where there are no errors."""
+        """Return the weights 1/σ_j², with which Σ_j weight_j ‖T_j − T̂_j‖²/j! is χ²; all 1 if the tensors are exact."""
         return {j: 1.0 if self.known_exactly else 1.0 / s**2 for j, s in self.errors.items()}
 
     def standardised(self, orders: Iterable[int]) -> dict[int, np.ndarray]:
-        """T_j/σ_j."""
+        """Return T_j/σ_j by order."""
         return {j: self.tensors[j] * sqrt(self.weights()[j]) for j in orders}
 
     def n_coordinates(self, orders: Iterable[int]) -> int:
@@ -85,7 +86,7 @@ class Coefficients:
         return replace(self, tensors=self.halves[which], errors=errors, n=self.n // 2, halves=())
 
     def span(self, orders: Iterable[int], rank: int | None = None) -> Span:
-        """Return the span of the units as these orders show it."""
+        """Return the span of the units, estimated from these orders."""
         return span(self.standardised(orders), self.r, 0.0 if self.known_exactly else 1.0, rank=rank)
 
     def count(self, orders: Iterable[int], ell: int, rng: np.random.Generator) -> int:

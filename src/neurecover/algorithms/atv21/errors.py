@@ -21,7 +21,9 @@ STEP = float(np.cbrt(np.finfo(np.float64).eps))  # of a central difference: its 
 
 
 def direction_errors(fit: HermiteFit, c: Coefficients, activation: Activation, bias: bool = True) -> np.ndarray:
-    """Return √E‖δw‖² (k,) of every row at unit length, in the coefficients' coordinates; 0 where those are exact."""
+    """Return the expected error √E‖δw‖² (k,) of every direction, in the coefficients' coordinates; 0 if those are
+    exact.
+    """
     (k, r), p = fit.W.shape, len(fit.A)
     if c.known_exactly or k == 0:
         return np.zeros(k)

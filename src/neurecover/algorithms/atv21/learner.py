@@ -45,10 +45,10 @@ from neurecover.tensors import Span
 
 @dataclass(frozen=True)
 class Found:
-    """The network in the coordinates of the samples, and the fit to moments behind it.
+    """The network in the coordinates of the samples, and the fit to moments that led to it.
 
-    basis (d, r) spans the units in whitened coordinates; W_whitened = fit.W basisᵀ. `span` is None where k ≥ d.
-    `looks` counts the looks at what an earlier network left.
+    basis (d, r) spans the units in whitened coordinates; W_whitened = fit.W basisᵀ. `span` is None if k ≥ d. `looks`
+    counts the estimates made from the residuals of an earlier network.
     """
 
     network: Network
@@ -62,11 +62,13 @@ class Found:
 
     @property
     def direction_errors(self) -> np.ndarray:
-        """√E‖δw‖² (k,) of the units of `fit`, rows at unit length in whitened coordinates, within their span."""
+        """The expected error √E‖δw‖² (k,) of every unit's direction, in whitened coordinates and within the span of the
+        units.
+        """
         return direction_errors(self.fit, self.coefficients, self.network.activation, self.bias)
 
     def rows(self, units: np.ndarray, bias: bool) -> np.ndarray:
-        """Units (w, b) in the r dimensions of the fit, (m, r + 1), in the coordinates of the samples."""
+        """Return units (w, b) of the fit's r dimensions, (m, r + 1), in the coordinates of the samples."""
         W, b = _in_inputs(units[:, :-1] @ self.basis.T, units[:, -1], self.whitening)
         return np.column_stack([W, b]) if bias else W
 
@@ -200,7 +202,7 @@ def _not_empty(seen: Span) -> Span:
 
 
 def _in_whole(fit: HermiteFit, basis: np.ndarray) -> Units:
-    """Return the units of a fit in r dimensions as units in all d, with the columns of `basis` (d, r) as its axes."""
+    """Return units in r dimensions as units in all d dimensions; the columns of `basis` (d, r) are their axes."""
     return Units(fit.W @ basis.T, fit.b, fit.A)
 
 
@@ -300,7 +302,7 @@ def _notes(found: Found, task: Task) -> list[str]:
 
 
 def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple[Check, ...]:
-    """Are the inputs Gaussian?"""
+    """Return a check whether the inputs are Gaussian."""
     test = gaussian_test(source)
     return (Check("Gaussian inputs", test.gaussian, test.p_value, test.significance, test.sentence),)
 

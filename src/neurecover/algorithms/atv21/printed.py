@@ -166,7 +166,7 @@ def printed_units(
     m: int,
     options: PrintedOptions,
 ) -> Units:
-    """Algorithm 4 on estimated coefficients; η₁ and η₂, unless given, are the norm of the errors of each order."""
+    """Run Algorithm 4 on estimated coefficients; η₁ and η₂, unless given, are the norms of the errors of each order."""
     size = float(np.linalg.norm(c.scale)) / np.sqrt(len(c.scale))
     derived = {j: size * c.error_norm(j, ell, rng) for j in (2 * ell + 1, 2 * ell + 2)}
     eta_1, eta_2 = (

@@ -41,7 +41,7 @@ GRID, NORMS = np.linspace(-3.5, 3.5, 57), np.geomspace(0.3, 4.0, 9)
 
 @dataclass(frozen=True)
 class Point:
-    """Units W (k, r), b (k,), A (p, k), in the units of the coefficients, and their χ²."""
+    """Units W (k, r), b (k,), A (p, k) in the coefficients' coordinates, and their χ²."""
 
     W: np.ndarray
     b: np.ndarray
@@ -62,7 +62,7 @@ def usable_orders(activation: Activation, bias: bool, degree: int) -> tuple[int,
 
 @dataclass(frozen=True)
 class Search:
-    """Fits to `coefficients` of the given orders; `starts` is how many are tried at the most."""
+    """Fits to `coefficients` of the given orders, from at most `starts` starts."""
 
     coefficients: Coefficients
     activation: Activation
@@ -78,7 +78,7 @@ class Search:
 
     @property
     def total(self) -> float:
-        """χ² of no units at all."""
+        """χ² of the network without units."""
         return self.empty(self.orders).loss
 
     def freedom(self, k: int, orders: tuple[int, ...]) -> int:
@@ -92,13 +92,13 @@ class Search:
         return self.options.heavy * (freedom + 3.0 * float(np.sqrt(2.0 * freedom)))
 
     def explained(self, point: Point) -> bool:
-        """Return whether χ² is what the errors explain."""
+        """Return whether the errors of the coefficients explain χ²."""
         if self.coefficients.known_exactly:
             return point.loss <= 1e-22 * self.total  # (1e-11)²: rounding of the tensors
         return point.loss <= self.expected(len(point.W), self.orders)
 
     def plainly_explained(self, point: Point) -> bool:
-        """Return whether χ² is that of a right model under errors that do not lie along the units."""
+        """Return whether χ² is that of a right model, for errors that do not lie along the units."""
         return point.loss <= self.expected(len(point.W), self.orders) / self.options.heavy
 
     @property
@@ -116,7 +116,7 @@ class Search:
         return factor * (c.r + len(c.scale)) * log(c.n_coordinates(self.orders))
 
     def across(self, point: Point) -> float:
-        """The χ² of each half of the samples under the fit to the other half, added up."""
+        """Return the sum of both halves' χ², each under the fit to the other half of the samples."""
         total = 0.0
         for own, other in ((0, 1), (1, 0)):
             here = replace(self, coefficients=self.coefficients.half(own))
@@ -125,7 +125,7 @@ class Search:
         return total
 
     def loss(self, point: Point, orders: tuple[int, ...]) -> float:
-        """χ² of given units."""
+        """Return χ² of the given units."""
         c, weights = self.coefficients, self.coefficients.weights()
         ours = network_moments(point.W, point.b, point.A, self.activation, orders) if len(point.W) else {}
         gaps = {j: c.tensors[j] - ours.get(j, 0.0) for j in orders}
@@ -161,7 +161,7 @@ class Search:
         return self.best_of(others, self.orders)
 
     def best_of(self, starts: list[tuple[np.ndarray, np.ndarray]], orders: tuple[int, ...]) -> Point:
-        """Return the better fit from the two starts (W, b) whose own best A leaves the least."""
+        """Return the better fit from the two starts (W, b) with the lowest χ² at their own best A."""
         left = [self.fit(W, b, orders, max_iterations=0).loss for W, b in starts]
         fits = []
         for i in np.argsort(left)[:2]:
@@ -254,7 +254,7 @@ class Search:
         return np.where(turn, -1.0, 1.0)[:, None] * W * s[at][:, None], b[at]
 
     def empty(self, orders: tuple[int, ...]) -> Point:
-        """No units at all."""
+        """Return the point without units."""
         c = self.coefficients
         nothing = Point(np.zeros((0, c.r)), np.zeros(0), np.zeros((len(c.scale), 0)), 0.0)
         return replace(nothing, loss=self.loss(nothing, orders))

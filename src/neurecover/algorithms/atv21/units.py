@@ -1,10 +1,4 @@
-"""Units from Hermite coefficients under errors: how many, which, with which signs, and what is affine beside them.
-
-The units come from the orders from 2 on, up to the sign of (w, b) where act(z) − act(−z) = m z. Order 1 holds whatever
-affine part there is; it fixes the signs, joins the fit, and what it shows that no signs explain is the affine part:
-units that are always on (group P of [ATV21, §5.2]). Whether there is one is decided across the halves of the samples,
-because errors in the units, which lie along them, look like one.
-"""
+"""Find units from estimated Hermite coefficients: their number, the units, their signs, and an affine part."""
 
 from __future__ import annotations
 
@@ -186,7 +180,7 @@ def _turn_one_by_one(search: Search, whole: Point, enough: float) -> Point:
 
 
 def _order_one(search: Search, point: Point) -> np.ndarray:
-    """T_1 of the units, (p, r)."""
+    """Return the T_1 of the units, (p, r)."""
     norms = np.linalg.norm(point.W, axis=1)
     h = scaled_hermite(search.activation, point.b, norms, 1)[1]
     return (point.A * h) @ (point.W / norms[:, None])

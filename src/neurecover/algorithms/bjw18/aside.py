@@ -29,12 +29,12 @@ from neurecover.results import Estimate
 def set_aside(
     given: Prepared, found: Estimate, options: CorruptionOptions = CORRUPTION
 ) -> tuple[Prepared, tuple[Check, ...]]:
-    """Return the samples without the outputs that the network contradicts, both in the fit and where it is judged, and
-    a check.
+    """Set aside outputs that the network contradicts, in the fit and among held-out samples; return the samples and a
+    check.
 
-    Such an output is replaced by what the network says, so that it adds nothing to any residual; the other outputs of
-    its row stay. Where that leaves too few held-out values of an output, or what would be set aside does not look like
-    errors, all stays as it was and the check says why.
+    Such an output is replaced by the network's, so that it adds nothing to any residual; the other outputs of its row
+    stay. If too few held-out values of an output would remain, or the outputs in question do not look like errors,
+    nothing is changed, and the check says why.
     """
     assert found.network is not None
     d, most = given.source.n_inputs, options.most_aside
@@ -74,7 +74,7 @@ def set_aside(
 
 
 def _doubt(X: np.ndarray, mask: np.ndarray, many: int) -> str | None:
-    """Return why the set-aside entries of some output are no errors, as a clause; None where nothing says so."""
+    """Return a clause that says why the entries set aside of some output are no errors; None if nothing suggests so."""
     hit = np.flatnonzero(mask.any(axis=0))
     for o in hit:
         rows = mask[:, o]

@@ -352,7 +352,7 @@ def _as_printed(X: np.ndarray, Y: np.ndarray, k: int, most: int) -> Estimate:
 
 
 def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple[Check, ...]:
-    """Does every halfspace hold as many inputs as [BJW18, Corollary 1] asks for?"""
+    """Return a check whether every halfspace holds as many inputs as [BJW18, Corollary 1] asks for."""
     X, _ = source.collect()
     k = sum(len(W) for W in network.hidden_weights)
     share, wanted = least_share(X, rng), k * np.log(1.0 / OPTIONS.delta) / len(X)

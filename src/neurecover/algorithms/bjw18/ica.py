@@ -64,11 +64,11 @@ def largest_cosine(W: np.ndarray) -> float:
 
 
 def cosine_limit(k: int, n: int, chance: float = OPTIONS.chance) -> float:
-    """Return the cosine that no pair of k orthonormal rows exceeds but with probability `chance`, whitened by n
-    samples.
+    """Return a limit that the cosines of k orthonormal rows, whitened by n samples, exceed only with probability
+    `chance`.
 
-    With S the second moment of the samples, E S = I, the rows become W S^½, and w_iᵀ S w_j has standard deviation
-    1/√n for Gaussian inputs.
+    With S the second moment of the samples, E S = I, the rows become W S^½, and w_iᵀ S w_j has standard deviation 1/√n
+    for Gaussian inputs.
     """
     return float(ndtri(1.0 - chance / (k * (k - 1)))) / np.sqrt(n)
 

@@ -70,7 +70,7 @@ class GuessOptions:
     choices: float = 1e8  # C(N, k) that the printed form compares at the most, about a minute
 
     def points(self, k: int) -> int:
-        """Points on the sphere of R^k."""
+        """Return the number of points on the sphere of R^k."""
         return {1: 2, 2: self.guesses, 3: min(400, self.most)}.get(k, self.most)
 
 

@@ -121,5 +121,5 @@ def gaussian_augmented(W: np.ndarray) -> np.ndarray:
 
 
 def smallest(matrix: np.ndarray) -> float:
-    """σ_min of a matrix with at least as many rows as columns."""
+    """Return σ_min of a matrix with at least as many rows as columns."""
     return float(np.linalg.svd(matrix, compute_uv=False)[-1])

@@ -90,7 +90,7 @@ class Found:
 
     @property
     def gap(self) -> float:
-        """The ratio of the singular values on either side of the null space."""
+        """The ratio of the singular values next to the null space, above and below it."""
         return self.spectrum.gap(self.network.n_hidden)
 
 
@@ -185,7 +185,7 @@ def _finish(source: Source, network: Network, hidden: str, steps: int) -> tuple[
 
 
 def _descend_hidden(source: Source, student: Student, steps: int) -> Student:
-    """Gradient descent on W with A fixed, from Algorithm 1's W; steps are halved until the error falls."""
+    """Fit W by gradient descent with A fixed, from Algorithm 1's W; steps are halved until the error falls."""
     size = 1.0 / max(float(np.linalg.norm(student.top, 2)) ** 2, 1e-300)  # for inputs of unit second moment
     here = reduce(source, HiddenGradient(student))
     for _ in range(steps):
@@ -242,7 +242,7 @@ def _whitened(source: Source) -> Source:
 
 
 def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple[Check, ...]:
-    """Are the inputs symmetric, and by how much do they tell the units apart?"""
+    """Return checks whether the inputs are symmetric, and how well they distinguish the units."""
     test = symmetry_test(source, rng)
     symmetric = Check("symmetric inputs", test.symmetric, test.p_value, test.significance, test.sentence)
     distinct = distinguish(network, source) if isinstance(network, Network) else None

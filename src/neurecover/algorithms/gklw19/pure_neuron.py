@@ -37,8 +37,9 @@ def gains(activation: Activation) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class LinearPart:
-    """L (p, d), the standard error of one of its entries, and how many even features stood beside x in the
-    regression."""
+    """L (p, d), the standard error of one of its entries, and the number of even features that joined x in the
+    regression.
+    """
 
     L: np.ndarray
     standard_error: float
@@ -132,7 +133,7 @@ class Spectrum:
         return self.matrices[len(self.matrices) - k :]
 
     def gap(self, k: int) -> float:
-        """σ_{K₂−k} / σ_{K₂−k+1}: how far the null space stands from the rest."""
+        """Return σ_{K₂−k} / σ_{K₂−k+1}, the gap between the null space and the other singular values."""
         above = self.values[len(self.values) - k - 1] if len(self.values) > k else np.inf
         return float(above / max(self.values[len(self.values) - k], 1e-300))
 

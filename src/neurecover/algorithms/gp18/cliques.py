@@ -76,7 +76,7 @@ def _even(second: np.ndarray, error: np.ndarray, members: np.ndarray) -> bool:
 
 
 def cliques_of(graph: np.ndarray, smallest: int = 2) -> np.ndarray | None:
-    """Return disjoint cliques of `smallest` or more vertices as 0/1 rows; None if the graph has other parts."""
+    """Return disjoint cliques of `smallest` or more vertices as 0/1 rows; None if the graph has any other component."""
     graph = graph | np.eye(len(graph), dtype=bool)
     members = np.unique(graph, axis=0)  # in a union of cliques every vertex has the whole of its clique for a row
     if np.any(members.sum(axis=0) != 1):

@@ -193,9 +193,9 @@ def _maxima(
 def _abrupt(
     value: float, z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, order: int, options: SteepOptions
 ) -> bool:
-    """Return whether the correlation at the narrowest width is above its noise, and grows as the width shrinks.
+    """Return whether the correlation at the narrowest width exceeds its noise and grows as the width shrinks.
 
-    At a unit it grows like 1/ε; elsewhere it stays as it is once ε is below the scale on which f bends.
+    At a unit it grows like 1/ε; elsewhere it no longer changes once ε is below the scale on which f bends.
     """
     widths = options.widths[order - 1]
     if abs(value) < options.significant * _noise(z, s, X, f, widths[-1], order):

@@ -24,8 +24,9 @@ def digits(case: Facts) -> Check:
 def precision(case: Facts) -> Check:
     """Check the largest standard error of a weight in a row of norm one. Errors fall as 1/√n.
 
-    Errors to first order hold up to `wide`, and errors from draws are of any size: only a row that might have any
-    direction, each of its r weights with the standard deviation 1/√r, is no answer.
+    Errors to first order are trusted up to the limit `wide`. Errors from draws of the posterior hold at any size; they
+    fail only if a row may have almost any direction, that is, if each of its r weights has the standard deviation 1/√r
+    of a random unit vector.
     """
     widest, limit = case.widest, case.options.wide
     if case.drawn is not None:
@@ -44,9 +45,9 @@ def precision(case: Facts) -> Check:
 def strength(case: Facts) -> Check:
     """Check that every unit's output weight is clearly different from zero.
 
-    Where its error holds all places that the unit may have, that error says little of whether it exists: what Σr²/σ²
-    grows by without it does. Of units at all places the best one makes about χ² of it by chance, with as many degrees
-    of freedom as a unit has weights.
+    If the error covers all places at which the unit may be, it does not tell whether the unit exists. Then the growth
+    of Σr²/σ² without the unit is tested: noise alone lets the best of all possible units gain about χ², with as many
+    degrees of freedom as a unit has weights.
     """
     weakest, limit = float(case.strength.min(initial=np.inf)), case.options.weak
     if case.drawn is not None:

@@ -78,8 +78,8 @@ def signal(case: Case) -> Check:
 
     The leave-one-out error is known for every sample (`LeftOut`), so a weak signal shows even with few held-out
     samples. Network and mean are compared on the same samples. By BIC the q parameters of the network beyond the mean
-    must lower the mean square of N outputs to N^(−q/N) of the variance [Schwarz 1978]. Where the worth of every unit
-    beside a line is tested by itself (`strength`, with draws), the error need only be below the variance.
+    must lower the mean square of N outputs to N^(−q/N) of the variance [Schwarz 1978]. If `strength` tests every unit
+    against draws from the posterior, an error below the variance is enough.
     """
     mse, variance, p = case.left_out.mse, float(case.output_variance.mean()), case.model.n_outputs
     N, q = float(case.left_out.n * p), max(case.n_free - p, 1)

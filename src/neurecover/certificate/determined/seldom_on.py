@@ -82,10 +82,11 @@ def seen_of_others(
     fewest: int,
     options: CertificateOptions = DEFAULTS,
 ) -> Seen:
-    """Return which weights are seen, of all units except those in `few` (k,), which are on or off in few samples.
+    """Return which weights of the units outside `few` (k,) are seen; units in `few` are on, or off, in few samples
+    only.
 
-    No weight is seen if signs are not determined. With an affine term, `few` has one unit. Every other unit needs
-    `fewest` samples on either side of its kink, away from S.
+    No weight is seen if the signs are not determined. With an affine term, `few` has one unit. S is the set of those
+    few samples, and every other unit needs `fewest` samples outside S on either side of its kink.
     """
     X, Y = (np.asarray(part, dtype=np.float64) for part in inputs.collect())
     Z = X @ normal.W.T + normal.b
@@ -124,10 +125,12 @@ def outputs_tell(
     A_errors: np.ndarray,
     options: CertificateOptions = DEFAULTS,
 ) -> bool:
-    """Return whether only units in `few` (k,) may be negated; units in `low` (k,) are on away from S.
+    """Return whether only units in `few` (k,) may be negated, because several outputs determine the signs of the
+    others.
 
-    The errors are those of the other units, infinite for undetermined weights. Such a weight may have any value, so
-    only samples with the usual values of its inputs count, and only outputs whose weights are known.
+    Units in `low` (k,) are on in most samples. The errors are those of the other units, infinite for undetermined
+    weights. Such a weight may have any value, so only samples with the usual values of its inputs count, and only
+    outputs whose weights are known.
     """
     closed, meets = np.isfinite(W_errors).all(axis=0), options.open.meets
     X = X[(X[:, ~closed] == np.median(X[:, ~closed], axis=0)).all(axis=1)]

@@ -56,10 +56,10 @@ ROWS = 64  # samples whose derivatives are formed at a time: some megabytes
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Errors of the weights of `scaled_to_determined`, by name, infinite for undetermined weights; masks `unseen`.
+    """The errors of all weights, infinite for undetermined ones, with rows rescaled by `scaled_to_determined`.
 
-    A weight in `unseen` is undetermined because too few samples show it, any other because samples show it only in
-    combination with others.
+    The masks `unseen` mark weights that too few samples show; any other undetermined weight shows only in combination
+    with others.
     """
 
     errors: dict[str, np.ndarray]
@@ -237,7 +237,9 @@ def _multiples(Z: np.ndarray, relative: float) -> np.ndarray:
 
 
 def _still(normal: Layered, inputs: Source, N: np.ndarray, exact: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return masks (n, units) of preactivations that do not change along N (P, q), and of positive ones."""
+    """Return two masks (n, units): preactivations that do not change along any null direction N (P, q), and positive
+    ones.
+    """
     still, positive = list[np.ndarray](), list[np.ndarray]()
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     H, start = np.hstack([X, np.ones((len(X), 1))]), 0

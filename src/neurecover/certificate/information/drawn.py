@@ -1,7 +1,7 @@
-"""Errors from draws of the posterior, for fits whose errors to first order may be too small.
+"""Standard errors from draws of the posterior, for fits whose first-order errors may be too small.
 
-An error of the draws is √E(θ − θ̂)² about the estimate θ̂, so that θ̂ ± 1.96 errors covers where the posterior is skewed
-or has several tips. Other optima as good are no objection as long as these intervals hold them.
+The error is √E(θ − θ̂)² over the draws, about the estimate θ̂. So θ̂ ± 1.96 errors covers even if the posterior is
+skewed or has several peaks. Other optima that fit as well are no objection if they lie within these intervals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from neurecover.models import Network, parameters
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Draws, and errors that are no smaller than theirs and than those to first order."""
+    """Draws from the posterior, and standard errors: of every weight the larger of the draws' and the first-order
+    error.
+    """
 
     draws: Draws
     errors: Errors
@@ -35,9 +37,11 @@ class Drawn:
 def largest_distance(
     nearby: tuple[np.ndarray, ...], network: Network, whitening: Whitening, errors: ParameterArrays
 ) -> float:
-    """Return the most standard errors of a weight between the first of some optima and any other.
+    """Return the largest distance of a weight, in standard errors, from the first of several optima to any of the
+    others.
 
-    They are units (k, r + 1) on whitened inputs, biases last; `network` has them on the inputs, and `errors` its own.
+    The optima are arrays of units (k, r + 1) on whitened inputs, biases last. `network` is the first one on the
+    original inputs, with its standard `errors`.
     """
     scale, moved = np.column_stack([errors["W"], errors["b"]]), []
     for units in nearby:

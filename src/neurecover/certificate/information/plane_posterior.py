@@ -38,10 +38,10 @@ class DrawOptions:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Arrays of networks, one after the other, that are equally likely: W (T, k, d), b, A (T, p, k), C or None, c.
+    """Networks drawn from the posterior, stacked: W (T, k, d), b (T, k), A (T, p, k), C or None, and c.
 
-    `rss` (T,) is Σr² after their coefficients are fitted, and `worth` (k,) what Σr²/σ² grows by without each unit of
-    the estimate, the others staying in place.
+    `rss` (T,) is the Σr² of every draw after its output weights are fitted. `worth` (k,) is, for every unit of the
+    estimate, how far Σr²/σ² grows if that unit alone is removed.
     """
 
     W: np.ndarray
@@ -112,10 +112,11 @@ def draw_planes(
     options: DrawOptions | None = None,
     narrow: float = 0.0,
 ) -> Draws | None:
-    """Draw networks from the posterior about a least-squares one.
+    """Draw networks from the posterior about a least-squares estimate.
 
-    Rows X (n, d), Y (n, p) have the weights w, and `within` is Σ (y − ȳ)² inside repeated inputs. None if no draw has
-    rows on both sides of its planes, or if all errors of planes of whitened inputs are `narrow` to first order.
+    Rows X (n, d), Y (n, p) have the weights w, and `within` is the sum of squares Σ (y − ȳ)² inside groups of repeated
+    inputs. Returns None if no draw has rows on both sides of every plane, or if all first-order errors of the planes
+    are below `narrow`, so that draws are unnecessary.
     """
     options = options or DrawOptions()
     rows = _Rows.of(network, X, Y, w, within)
@@ -149,7 +150,9 @@ def draw_planes(
 
 @dataclass(frozen=True, eq=False)
 class _Fits:
-    """Σr² (T,), the fitted coefficients a (T, k, p) of units, their information (T, k, k), and values of units."""
+    """Fits beside T sets of planes: Σr² (T,), output weights a (T, k, p), their information (T, k, k), and the units'
+    values.
+    """
 
     rss: np.ndarray
     a: np.ndarray
@@ -159,9 +162,10 @@ class _Fits:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows in units of √w: whitened inputs with a one Z (n, r + 1), an orthonormal basis of the affine part, outputs.
+    """The rows, multiplied by √w: whitened inputs and a one, Z (n, r + 1), an orthonormal basis of the affine part, and
+    outputs.
 
-    basis @ upper are the columns of the affine part.
+    The columns of the affine part are basis @ upper.
     """
 
     whitening: Whitening
@@ -192,12 +196,14 @@ class _Rows:
         return self.Y.shape[1] * max(self.n - self.basis.shape[1] - k, 1.0)
 
     def in_parts(self, planes: np.ndarray, options: DrawOptions) -> list[np.ndarray]:
-        """Return planes (T, k, r + 1) in parts that are handled at once."""
+        """Divide planes (T, k, r + 1) into parts that fit in the working memory."""
         values = planes.shape[0] * planes.shape[1] * len(self.Z)
         return np.array_split(planes, min(len(planes), 1 + values // options.at_once))
 
     def fit(self, planes: np.ndarray, options: DrawOptions) -> _Fits:
-        """Fit the coefficients beside planes (T, k, r + 1); Σr² is infinite for planes beside the data."""
+        """Fit the output weights for every set of planes (T, k, r + 1); Σr² is infinite if a plane has no rows on one
+        side.
+        """
         S = planes @ self.Z.T
         on = np.count_nonzero(S > 0.0, axis=2)
         few = max(options.fewest, options.margin * len(self.root))
@@ -214,7 +220,9 @@ class _Rows:
     def coefficients(
         self, planes: np.ndarray, rng: np.random.Generator, options: DrawOptions
     ) -> tuple[np.ndarray, ...]:
-        """Draw the coefficients of planes: return these, A (T, p, k), the affine part (T, p, q), and Σr² (T,)."""
+        """Draw output weights for every set of planes: return the planes, A (T, p, k), the affine part (T, p, q) and
+        Σr² (T,).
+        """
         found = self.fit(planes, options)
         (T, k, p), q = found.a.shape, self.basis.shape[1]
         sigma = np.sqrt(found.rss / rng.chisquare(self.freedom(k), T))[:, None, None]
@@ -226,7 +234,7 @@ class _Rows:
         return planes, a.transpose(0, 2, 1), affine.transpose(0, 2, 1), found.rss
 
     def worth(self, planes: np.ndarray) -> np.ndarray:
-        """Return what Σr²/σ² grows by without each unit of planes (k, r + 1), (k,)."""
+        """Return, for every unit of `planes` (k, r + 1), how far Σr²/σ² grows if that unit alone is removed, (k,)."""
         found = self.fit(planes[None], DrawOptions(margin=0.0, fewest=0))
         variance = found.rss[0] / self.freedom(len(planes))
         return np.asarray(np.square(found.a[0]).sum(axis=1) / np.diag(np.linalg.inv(found.information[0])) / variance)
@@ -234,9 +242,10 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Coordinates (k·r) of planes about those of a network: `at` (k, r + 1), |w| = 1, `across` (k, r, r − 1), A (p, k).
+    """Coordinates u (k·r) of planes near those of a network: `at` (k, r + 1) are its planes with |w| = 1, A (p, k) its
+    output weights.
 
-    All are of whitened inputs.
+    `across` (k, r, r − 1) are orthonormal directions across every w. All are on whitened inputs.
     """
 
     at: np.ndarray
@@ -262,13 +271,18 @@ class _Places:
         return np.asarray(V / np.linalg.norm(W, axis=2, keepdims=True))
 
     def measure(self, at: np.ndarray) -> np.ndarray:
-        """Return log |d(w, b)/du| (T,), with |1 + u²|^(−(r + 1)/2) of every plane."""
+        """Return the logarithm (T,) of the volume factor |d(w, b)/du|, the product of |1 + u²|^(−(r + 1)/2) over the
+        planes.
+        """
         k, r = self.at.shape[0], self.at.shape[1] - 1
         u = at.reshape(len(at), k, r)[:, :, :-1]
         return np.asarray(-0.5 * (r + 1) * np.log1p(np.square(u).sum(axis=2)).sum(axis=1))
 
     def covariance(self, rows: _Rows) -> np.ndarray:
-        """Return σ² S⁺ of the coordinates, S = Σ DᵀD with D the derivatives of the outputs beyond all coefficients."""
+        """Return the first-order covariance σ² S⁺ of the coordinates.
+
+        S = Σ DᵀD, where D are the derivatives of the outputs after all output weights are projected out.
+        """
         k, r = self.at.shape[0], self.at.shape[1] - 1
         S = rows.Z @ self.at.T
         H = rows.activation(S) * rows.root[:, None]

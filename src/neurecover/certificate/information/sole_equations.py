@@ -34,9 +34,10 @@ BLOCK = 16 * 2**20  # bytes of the arrays that are formed at a time
 def sole_equations(
     model: Model, free: np.ndarray, root: np.ndarray, samples: Source, options: CertificateOptions = DEFAULTS
 ) -> np.ndarray:
-    """Return the rows (m, P) of the Jacobian, by the `free` parameters, of equations that no other could contradict.
+    """Return the rows (m, P) of the Jacobian of those equations that no other equation could contradict.
 
-    root (P, q) is such that root rootᵀ is a generalised inverse of F = Σ JᵀJ over these samples.
+    The columns are the `free` parameters. `root` (P, q) satisfies root rootᵀ = F⁺, a generalised inverse of F = Σ JᵀJ
+    over these samples.
     """
     draws, p, formed = options.draws, model.n_outputs, isinstance(model, Composite)
     units, d = sum(len(W) for W in model.hidden_weights), model.n_inputs
@@ -77,7 +78,9 @@ def sole_equations(
 
 
 def _independent(model: Model, options: CertificateOptions) -> np.ndarray:
-    """Return Q (p, p), the identity if no output depends on others."""
+    """Return the orthonormal Q (p, p) of independent combinations of outputs; the identity if no output depends on
+    others.
+    """
     if isinstance(model, Composite) or n_independent(model, options) == model.n_outputs:
         return np.eye(model.n_outputs)
     return np.linalg.svd(_readout(model))[0]

@@ -10,7 +10,9 @@ from neurecover.models import Composite, Model, Student, as_student, jacobian, w
 
 
 def tangent_at(model: Model) -> Callable[[np.ndarray], Tangent | Formed]:
-    """Return a function from inputs to the Jacobian there, given by products if the model has only layers."""
+    """Return a function that gives the Jacobian at any inputs: as products if the model has only layers, else as an
+    array.
+    """
     if isinstance(model, Composite):
         return lambda X: Formed(model, X)
     student = as_student(model, True)
@@ -18,7 +20,9 @@ def tangent_at(model: Model) -> Callable[[np.ndarray], Tangent | Formed]:
 
 
 class Tangent:
-    """J at samples X of a network of any depth, given as a student, by its products; parameters as in `models`."""
+    """The Jacobian J of a network at samples X, known by its products with vectors; parameters in the order of
+    `models`.
+    """
 
     def __init__(self, student: Student, X: np.ndarray) -> None:
         self.X, self.student = X, student

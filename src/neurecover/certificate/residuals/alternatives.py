@@ -23,7 +23,11 @@ LINEAR, CURVED, ACTIVATION = "linear term", "curvature", "another activation"
 
 @dataclass(frozen=True, eq=False)
 class Alternatives:
-    """The columns as a function of whitened inputs, `count` of them, and the groups (p·count, q) that are tested."""
+    """The columns of all alternatives as a function of whitened inputs, `count` of them, and which combinations to
+    test.
+
+    `groups()` gives, for every alternative, the matrix T (p·count, q) that picks its columns, output by output.
+    """
 
     model: Network
     pairs: tuple[np.ndarray, np.ndarray]

@@ -1,12 +1,13 @@
-"""Whether the same weights explain the first rows and the later ones.
+"""Test whether the same weights explain the first rows and the later ones.
 
-Samples are put together from files, days and versions of a model. Weights that change from row m on add the columns J
-of these rows alone: with F₂ = Σ JᵀJ and g₂ = Σ Jᵀr over them, and F over all rows, a change takes
+Samples are put together from files, days and versions of a model. If the weights change at row m, the residuals lack
+the columns J of the rows after m. With F₂ = Σ JᵀJ and g₂ = Σ Jᵀr over these rows, and F over all rows, adding them
+would lower Σr², to first order, by
 
-    S = g₂ᵀ (F₂ − F₂ F⁻¹ F₂)⁻¹ g₂
+    S = g₂ᵀ (F₂ − F₂ F⁻¹ F₂)⁻¹ g₂        [Chow 1960; Rao 1948].
 
-off Σr² to first order [Chow 1960; Rao 1948], where the eighths of the rows end. Where the F test objects, S has to be
-too large for scores whose covariance is summed row by row, too [Rao & Scott 1981]: noise may grow along the rows.
+Changes are tried at every eighth of the rows. If the F test rejects one, S is also compared with scores whose
+covariance is summed row by row [Rao & Scott 1981], because noise that grows along the rows makes F reject as well.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ BLOCK = 2**16  # rows read at a time, or fewer where their derivatives would tak
 
 
 def constancy_test(information: Information, bias: bool, samples: Source, N: int, work: float, level: float) -> float:
-    """Return the probability, if the weights never change, of a change as clear as where some eighth of the rows ends.
+    """Return the p-value of the hypothesis that the weights never change, from the clearest change at an eighth of the
+    rows.
 
-    One where the test would take more than `work` multiplications.
+    The result is 1 if the test would take more than `work` multiplications.
     """
     P, n = len(information.free), samples.count()
     if work < N * P**2 + 10.0 * PARTS * P**3 or n < PARTS:  # an eigenvalue problem takes about 10 P³
@@ -57,11 +59,12 @@ def constancy_test(information: Information, bias: bool, samples: Source, N: int
 
 
 def _by_rows(later: Information, samples: Source, end: int, N: int) -> float:
-    """Return the p-value of S in the covariance V of the rows' own scores, a change from row `end` on.
+    """Return the p-value of a change from row `end` on, by the row-by-row covariance V of the scores.
 
-    With M the information of the change and δ = M⁻¹g the change, V is summed at the residuals that δ leaves, of which N
-    has as many fewer as both have parameters. S = gᵀM⁻¹g is Σ λ χ²₁ with λ the eigenvalues of M⁻¹V, about tr(M⁻¹V) F
-    with (Σλ)²/Σλ² degrees of freedom, and those of tr(M⁻¹V) = Σ w over rows are 2 (Σw)²/Σw².
+    δ = M⁻¹g is the change, M its information. V is summed over the residuals that δ leaves, of which N has as many
+    fewer as there are parameters on both sides. S = gᵀM⁻¹g is Σ λ χ²₁ with λ the eigenvalues of M⁻¹V, which is about
+    tr(M⁻¹V) times an F variable: with (Σλ)²/Σλ² degrees of freedom, and 2 (Σw)²/Σw² in the denominator for tr(M⁻¹V) = Σ
+    w over the rows.
     """
     P, p = len(later.free), later.model.n_outputs
     g, M = later.unexplained(np.eye(P))

@@ -78,7 +78,7 @@ def nested_tests(
 
 
 def f_test(information: Information, T: np.ndarray, rss: float, N: int) -> tuple[float, int]:
-    """Return the p-value of the columns e T, and how many of them the parameters do not make themselves."""
+    """Return the p-value of the columns e T, and the number of them that the parameters do not already span."""
     g, schur = information.unexplained(T)
     scale = np.sqrt(np.maximum(np.einsum("ij,ik,kj->j", T, information.own, T), 1e-300))
     values, vectors = np.linalg.eigh(schur / scale / scale[:, None])
@@ -94,9 +94,10 @@ def f_test(information: Information, T: np.ndarray, rss: float, N: int) -> tuple
 def _by_refit(
     information: Information, alternatives: Alternatives, q: int, level: float, rss: float, N: int, samples: Source
 ) -> float | None:
-    """Return the p-value of a line with q coefficients added to a network with Σr² = rss; None if too much work.
+    """Return the p-value of a line with q coefficients, from fitting the network again with it; `rss` is Σr² without
+    it.
 
-    With so many samples the scores give the same answer.
+    Returns None if that is too much work; with so many samples the scores give the same answer.
     """
     white, bias = alternatives.model, len(information.free) == information.model.n_parameters
     P, left = information.n_determinable, N - information.n_determinable - q

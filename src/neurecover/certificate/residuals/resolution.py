@@ -23,7 +23,9 @@ from neurecover.statistics import SerialResiduals, UnitsOn, weights_per_unit
 
 @dataclass(frozen=True)
 class Visible:
-    """What makes a unit visible: the size of its contribution to an output, its angle to others, samples at a kink."""
+    """The smallest visible unit: the size of its contribution to an output, its angle to others, and the samples at its
+    kink.
+    """
 
     size: float
     angle: float
@@ -52,7 +54,7 @@ def visible_unit(
 
 
 def _strength(white: Model) -> np.ndarray:
-    """Return ‖A_j‖‖w_j‖ of every unit of the first layer, with the weights above in place of A."""
+    """Return ‖A_j‖‖w_j‖ of every unit of the first layer, where A are the weights of the layer above it."""
     W = white.hidden_weights[0]
     # For a composite only the lowest layer is known.
     above = np.ones((1, len(W))) if isinstance(white, Composite) else white.layers[1][0]

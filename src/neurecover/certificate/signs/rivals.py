@@ -103,10 +103,11 @@ def _p_value(layer: Network, units: np.ndarray, maps: list[np.ndarray], covarian
 
 @dataclass(frozen=True)
 class SignChoices:
-    """The number of sign choices that fit, in the layer with the most; `n_units` is the largest width searched.
+    """The number of sign choices that fit, in the layer that has the most, and the largest width that was searched,
+    `n_units`.
 
-    `p_value` is the largest p-value of another choice; `complete` is False if the sets of units were too many to be
-    searched. `convention` says that an affine term absorbs the change of a unit's sign.
+    `p_value` is the largest p-value of another choice; `complete` is False if there were too many sets of units to
+    search. `convention` says that an affine term absorbs the change of a unit's sign.
     """
 
     count: int

@@ -71,9 +71,7 @@ class CsvSource(Source):
         return pc.open_csv(
             self._path,
             read_options=pc.ReadOptions(
-                column_names=columns,
-                skip_rows=self._header_line,
-                block_size=max(_PIECE, _FIELD * len(columns)),
+                column_names=columns, skip_rows=self._header_line, block_size=max(_PIECE, _FIELD * len(columns))
             ),
             parse_options=pc.ParseOptions(delimiter=self._delimiter),
             convert_options=pc.ConvertOptions(include_columns=chosen, column_types=types),

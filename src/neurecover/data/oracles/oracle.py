@@ -101,12 +101,7 @@ class Oracle(Source):
         self.without_a_value = "keep to inputs that the model can answer, with bounds=(low, high)"
         self.single, self.max_seconds, self.logits = way.single, max_seconds, way.logits
         self.calls = Calls(
-            way.ask,
-            batch=batch,
-            in_flight=in_flight,
-            per_second=queries_per_second,
-            most=max_queries,
-            retries=retries,
+            way.ask, batch=batch, in_flight=in_flight, per_second=queries_per_second, most=max_queries, retries=retries
         )
         self.saved = None if keep is None else SavedAnswers(self.calls, d, keep)
         self.bounds = None if bounds is None else _checked_bounds(bounds, d)

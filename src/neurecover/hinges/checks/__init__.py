@@ -1,1 +1,1 @@
-"""What may speak against a broken line: further hinges, neighbours that go together, other shapes."""
+"""Tests against a broken line: further hinges, correlated neighbours, other shapes."""

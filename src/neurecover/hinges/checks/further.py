@@ -1,15 +1,15 @@
-"""Does the fit want more hinges? How likely one, two or three more are, against noise with the residuals' own sizes.
+"""Test whether the data have more hinges than the fit: one, two or three more, for noise of any variance per row.
 
-With the fit's tangent columns projected out, k further hinges at the places S take gain_S off the sum of squares. The
-statistics are mean likelihoods over a grid of places, which have more power than that of the best places [Andrews and
-Ploberger, 1994],
+With the fit's tangent columns projected out, k further hinges at the places S lower the sum of squares by gain_S. The
+statistics are mean likelihoods over a grid of places, which have more power than the likelihood at the best places
+[Andrews and Ploberger, 1994],
 
     F_k = log mean_S (1 − gain_S/RSS)^(−ν/2),   k = 1, 2, 3,
 
-with ν degrees of freedom of the residual. They become p-values by draws in which every residual, enlarged by its
-leverage, has a random sign [wild bootstrap; Wu, 1986]: that leaves each row its own variance, so the size of the test
-holds where the noise is not alike everywhere. The smallest of the three p-values is judged by its own distribution over
-the same draws: a test without a blind spot.
+with ν degrees of freedom of the residual. Their p-values come from draws in which every residual, corrected for its
+leverage, gets a random sign [wild bootstrap; Wu, 1986]. This keeps each row's own variance, so the test has its size
+even if the variance differs between rows. The smallest of the three p-values is compared with its own distribution over
+the same draws, so that the test has power against one, two and three further hinges.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TINY = 1e-9  # of a column's square that is left when others are projected out
 
 @dataclass(frozen=True)
 class FurtherHinges:
-    """The test of a number of hinges against one, two and three more, and the p-value of all together."""
+    """The test of a number of hinges against one, two and three more, and the combined p-value."""
 
     n_hinges: int
     p_value: float
@@ -36,7 +36,7 @@ class FurtherHinges:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Every row by itself, which the random signs need: the place of its input among the distinct ones, its weight."""
+    """The single rows, to which random signs are given: the index of each row's distinct input, and its weight."""
 
     group: np.ndarray
     y: np.ndarray
@@ -44,7 +44,7 @@ class Rows:
 
     @classmethod
     def of(cls, points: Points, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> Rows:
-        """Return the rows of positive weight in the units of the points."""
+        """Return the rows of positive weight, scaled like the points."""
         weight = np.ones(len(x)) if weight is None else weight
         kept = weight > 0.0
         group = np.searchsorted(np.unique(x[kept]), x[kept])
@@ -54,7 +54,7 @@ class Rows:
 def further_hinges(
     points: Points, rows: Rows, breaks: np.ndarray, rng: np.random.Generator, options: HingeOptions = DEFAULTS
 ) -> FurtherHinges:
-    """Test the fit with these breaks against one, two and three more."""
+    """Test the fit with these breaks against one, two and three further hinges."""
     null = Projection.of(points, tangent_columns(points.z, breaks))
     grids = [_unit_hinges(null, coarse_grid(points, size, options)) for size in options.test_grid]
     root = np.sqrt(points.w)
@@ -78,7 +78,7 @@ def further_hinges(
 
 
 def _unit_hinges(null: Projection, grid: np.ndarray) -> np.ndarray:
-    """Return hinges at the places of a grid with the null's columns projected out, of unit length."""
+    """Return hinges at the places of a grid, with the null model's columns projected out and scaled to unit length."""
     H = np.sqrt(null.points.w)[:, None] * np.maximum(null.points.z[:, None] - grid, 0.0)
     full = np.square(H).sum(axis=0)
     H = H - null.basis @ (null.basis.T @ H)
@@ -95,10 +95,12 @@ class _Draws:
 def _gathered_draws(
     points: Points, rows: Rows, residual: np.ndarray, rng: np.random.Generator, options: HingeOptions
 ) -> _Draws:
-    """Return draws of the noise gathered at the distinct inputs, in units of √w, and their sums within the groups.
+    """Draw noise for every row, and return its weighted means at the distinct inputs and its sums of squares within
+    them.
 
-    A row of weight w stands for w rows of random signs each, whose mean is √(1/w) of one: whole weights and repeated
-    rows agree in distribution. Noise whose variance is known to be one is drawn as normal.
+    A row of weight w stands for w rows with independent random signs, whose mean has the standard deviation √(1/w) of
+    one row, so whole weights and repeated rows have the same distribution. If the noise is known to have variance one,
+    it is drawn as normal.
     """
     if points.prior > 0.0:
         return _Draws(rng.standard_normal((len(points), options.draws)), np.full(options.draws, points.within))
@@ -138,6 +140,6 @@ def _mean_likelihood(H: np.ndarray, outputs: np.ndarray, rss: np.ndarray, k: int
 
 
 def _upper_share(values: np.ndarray) -> np.ndarray:
-    """Return for each value the share of all that are at least as large."""
+    """Return for each value the share of all values that are at least as large."""
     ordered = np.sort(values)
     return 1.0 - np.searchsorted(ordered, values, side="left") / len(values)

@@ -1,9 +1,9 @@
-"""Do hinge planes want more? The test of `further` for several inputs, with hinges on random planes.
+"""Test whether the data have more hinge planes than the fit: the test of `further`, with hinges on random planes.
 
 With the fit's tangent columns projected out, h̃ = M h for hinges h on random planes through the rows, the statistic is
-the largest share (h̃ᵀr)²/(|h̃|² Σr²) of the residuals r that one hinge explains. Draws in which every residual,
-enlarged by its leverage, has a random sign turn it into a p-value that holds where the noise is not alike everywhere
-[Wu, 1986].
+the largest share (h̃ᵀr)²/(|h̃|² Σr²) of the residuals r that one hinge explains. The p-value comes from draws in which
+every residual, corrected for its leverage, gets a random sign; it holds even if the variance differs between rows [Wu,
+1986].
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class PlaneTestOptions:
-    """Sizes of the test."""
+    """The numbers of planes and of draws in the test."""
 
     planes: int = 300  # random ones: one within 0.2 rad of any direction of three inputs
     draws: int = 999  # of the noise: a p-value of 0.05 has a standard error of 0.007

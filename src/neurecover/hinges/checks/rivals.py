@@ -1,7 +1,7 @@
-"""Other shapes that fit as well or better: a polynomial, a natural spline, a jump, hinges with rounded corners.
+"""Compare a broken line with other shapes: a polynomial, a natural spline, a jump, hinges with rounded corners.
 
-Each is compared by BIC, n log RSS + log(n) · parameters; one that is ahead by more than `options.ahead` is named.
-Rounded corners are one number more than the hinges themselves, their width, and are tested by the likelihood ratio.
+Each is compared by BIC, n log RSS + log(n) · parameters, and reported if it is ahead by more than `options.ahead`.
+Rounded corners have one parameter more than the hinges, their width, and are tested by the likelihood ratio.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from neurecover.hinges.points import Points
 from neurecover.hinges.projection import Projection, hinge_columns
 from neurecover.hinges.search import BrokenLine, best_breaks
 
-_DEGREES, _KNOTS = range(2, 6), range(3, 7)
+_DEGREES, _KNOTS = range(2, 6), range(3, 7)  # of polynomials and splines that bend about as often as a broken line
 _WIDTHS = np.array([0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])  # half-widths of a rounded corner, of half the range
 
 
 @dataclass(frozen=True)
 class Rival:
-    """Another shape in words, by how much it is ahead of the hinges, from which limit that counts, and in what."""
+    """Another shape, described in words: how far it is ahead of the hinges, above which limit that counts, and in what
+    unit.
+    """
 
     name: str
     ahead: float
@@ -33,10 +35,10 @@ class Rival:
 
 
 def best_rival(fit: BrokenLine, floor: float, options: HingeOptions = DEFAULTS) -> Rival | None:
-    """Return the shape that is ahead by more than the options ask, the furthest one; None where there is none.
+    """Return the shape that is farthest ahead of the hinges, if it is ahead by more than its limit; else None.
 
-    A shape that the fit's hinges improve beyond chance, by χ² with two degrees of freedom a hinge, is no rival: the
-    data want the corners beside it.
+    A shape is no rival if adding the fit's hinges to it still improves it significantly (χ² with two degrees of freedom
+    per hinge): then the data show corners in any case.
     """
     own, points = fit.bic(floor), fit.points
     n, total = points.n, points.total
@@ -91,7 +93,7 @@ def _natural(z: np.ndarray, knots: np.ndarray) -> np.ndarray:
 
 
 def _jump(points: Points, breaks: np.ndarray) -> float:
-    """Return the best place of a step beside the hinges that are kept."""
+    """Return the best place of a step that is added to the hinges that are kept."""
     rest = Projection.of(points, hinge_columns(points.z, breaks))
     q, sums = rest.basis.shape[1], rest.suffixes[1:-1]
     square = sums[:, 0] - np.square(sums[:, 5 : 5 + q]).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Do the residuals of neighbours in x go together?
+"""Test whether residuals of neighbouring inputs are correlated.
 
 With e = M ε the residuals after m columns are projected out and B the matrix of neighbours, r = e'Be/e'e has under
 independent normal noise the moments E r = tr(MB)/ν and Var r = 2 (ν tr(MBMB) − tr(MB)²)/(ν² (ν + 2)), ν = n − m.

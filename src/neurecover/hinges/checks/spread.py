@@ -1,7 +1,7 @@
-"""Is the noise alike everywhere? The score test of Breusch and Pagan with Koenker's studentising.
+"""Test whether the variance of the noise depends on x: the score test of Breusch and Pagan, studentised by Koenker.
 
-The squares of the residuals are regressed on 1, z and z²; n R² is χ² with two degrees of freedom where the variance
-does not depend on z, whatever the noise's kurtosis [Koenker, 1981].
+The squared residuals are regressed on 1, z and z². If the variance does not depend on z, n R² is χ² with two degrees of
+freedom, whatever the kurtosis of the noise [Koenker, 1981].
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ _FEWEST = 8  # rows, below which nothing can be said of the variance's dependenc
 
 
 def unequal_noise(z: np.ndarray, residual: np.ndarray, weight: np.ndarray) -> float:
-    """Return the p-value of a variance that is alike for residuals (n,) at z (n,), each row standing for `weight`."""
+    """Return the p-value of the hypothesis that residuals (n,) at z (n,) have one variance; row i stands for weight_i
+    rows.
+    """
     n = float(weight.sum())
     X = np.vander(z, 3)
     root = np.sqrt(weight)

@@ -95,7 +95,7 @@ class Box:
             root._purpose = before
 
     def record_line(self, x: np.ndarray, v: np.ndarray, kinks: np.ndarray) -> None:
-        """Note the first line x + t v along which kinks were found, in the inputs of the oracle."""
+        """Record the first line x + t v along which kinks were found, in the inputs of the oracle."""
         if self.line is None and len(kinks):
             start, stop = self.inputs(np.array([x, x + v]))
             self.line = KinkLine(start, stop - start, kinks)
@@ -137,7 +137,9 @@ class Box:
 
     @property
     def least_variances(self) -> tuple[float, float]:
-        """The variances that every answer has: Δ²/12 of a grid Δ, and that over the square of its power of two."""
+        """The smallest variances of an answer: Δ²/12 for a grid of step Δ, and this over the square of the answer's
+        power of two.
+        """
         measured = self._measure()
         return measured.grid**2 / 12.0, (2.0 * SINGLE) ** 2 / 12.0 if measured.single else 0.0
 
@@ -166,15 +168,16 @@ class Box:
         return noise if self.rounding is None else np.maximum(noise, self.rounding(Y).max(axis=1))
 
     def sizes(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-        """Return the sizes (n,) of the terms that the answers Y (n, p) to X (n, d) are sums of."""
+        """Return the sizes (n,) of the terms whose sums are the answers Y (n, p) to X (n, d)."""
         grown = self.scale + self.growth * np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs)
         sizes = np.maximum(np.abs(Y).max(axis=1, initial=0.0), grown)
         return sizes if self.rounding is None else np.maximum(sizes, self.noise(X, Y) / self.resolution)
 
     def noise_at(self, X: np.ndarray) -> np.ndarray:
-        """Return the rounding (n,) to expect of answers to X (n, d) before they come: ρ (scale + growth ‖x‖/√d).
+        """Return the rounding (n,) that answers to X (n, d) will have, known before they are queried: ρ (scale + growth
+        ‖x‖/√d).
 
-        The second term is that of the arithmetic alone if answers are rounded to decimals, wherever they are.
+        If answers are rounded to decimals, only the rounding of the arithmetic grows with ‖x‖.
         """
         measured = self._measure()
         size = np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs)
@@ -183,9 +186,9 @@ class Box:
     def clear_radius(self, X: np.ndarray, jump: float | None = None) -> np.ndarray:
         """Return the distance (n,) from X (n, d) beyond which a kink stands out from rounding, clear·e(x) / ‖jump‖.
 
-        Where that would meet other kinks, it is less, down to clear_crowded·e(x) / ‖jump‖. `jump` is the length of the
-        gradient's jump. Answers to x ~ N(0, I) differ by `growth`, which is about the length of a gradient, and a usual
-        unit changes it by a part of that.
+        If other kinks would lie within that distance, it is reduced, down to clear_crowded·e(x) / ‖jump‖. `jump` is the
+        length of the gradient's jump. The answers to x ~ N(0, I) have the standard deviation `growth`, which is about
+        the length of a gradient; a usual unit changes the gradient by a part of that.
         """
         options = self.options.box
         size, radius = 1.0 + np.linalg.norm(X, axis=1), self._radius(X, jump)
@@ -199,8 +202,8 @@ class Box:
 
     @property
     def crowding(self) -> float:
-        """How far one must go for a usual kink to stand out, relative to the distance free of other kinks, at inputs
-        N(0, I).
+        """The distance at which a usual kink stands out, relative to the distance that is free of other kinks, at
+        inputs N(0, I).
         """
         X = self.limits.pull_inside(np.random.default_rng(0).standard_normal((self.options.box.usual, self.n_inputs)))
         widest = self.options.box.widest * (1.0 + np.linalg.norm(X, axis=1))

@@ -14,10 +14,10 @@ from neurecover.queries.box.resolution import DOUBLE, PLACES, SINGLE
 
 
 def is_curved(box: Box, rng: np.random.Generator) -> bool:
-    """Return whether the oracle bends smoothly on most of a few short segments, longer if answers are coarse.
+    """Return whether the oracle bends smoothly on most of a few short segments, which are longer if answers are coarse.
 
-    Two straight segments are enough to deny it, and so are those of the resolution: on segments of length 1e-6 a bend
-    leaves 1e-12, which is more than rounding.
+    If two segments are straight, it does not. The segments that measure the resolution are tested first: on a length of
+    1e-6 a smooth bend leaves 1e-12, which is more than rounding.
     """
     options = box.options.box
     if box.resolution <= options.straight * DOUBLE:

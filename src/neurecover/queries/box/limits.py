@@ -128,7 +128,7 @@ class Limits:
         return np.asarray(ends)
 
 
-EVERYWHERE = Limits(np.zeros((0, 0)))
+EVERYWHERE = Limits(np.zeros((0, 0)))  # no rows: no limit
 
 
 def choose_frame(low: np.ndarray, high: np.ndarray, frame: Frame | None, options: BoxOptions) -> Frame:

@@ -11,9 +11,10 @@ from neurecover.queries.box.gradients import Gradients
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """At `points` (R, d), one per region: `values` (R, p) and `gradients` (R, p, d).
+    """Linear regions of the oracle: one point in each, with the value and the gradient of the oracle there.
 
-    `noise` (R,) is the expected rounding of a value, `sigma` (R,) that of one component of a gradient.
+    `points` (R, d), `values` (R, p) and `gradients` (R, p, d). `noise` (R,) is the expected rounding of a value,
+    `sigma` (R,) that of one component of a gradient.
     """
 
     points: np.ndarray

@@ -98,10 +98,10 @@ def _resolution(Y: np.ndarray, residuals: np.ndarray, scale: float, growth: floa
 
 
 def _grid(found: Resolution, near: np.ndarray, far: np.ndarray) -> float:
-    """Return the step of answers that are rounded to a number of decimals, near and far alike; zero for others.
+    """Return the step of the grid if answers are rounded to a fixed number of decimals, near and far alike; else 0.
 
-    They are multiples of the grid, and few of the far ones are of one ten times as coarse, as they would be if their
-    digits were counted.
+    All answers are then multiples of the step, and few of the far ones are multiples of ten times the step. If answers
+    had a fixed number of significant digits, many would be.
     """
     grid = float(10.0 ** np.ceil(np.log10(found.rounding * found.scale)))
     on_grid = _are_multiples(near, grid) == 1.0 == _are_multiples(far, grid)
@@ -132,7 +132,7 @@ def check_repeatable(query: Query, X: np.ndarray, Y: np.ndarray, options: BoxOpt
 
 
 def _varies(Y: np.ndarray) -> np.ndarray:
-    """Return on which segments (segments,) the answers are not all equal."""
+    """Return a mask (segments,) of the segments on which the answers are not all equal."""
     return np.asarray(np.ptp(Y, axis=1).max(axis=1) > 0)
 
 

@@ -13,7 +13,7 @@ from neurecover.queries.lines.scanned import Scanned
 
 @dataclass(frozen=True, eq=False)
 class Jump:
-    """The gradient's jump (d, p), the standard error of a component, and that of the kink's place."""
+    """The jump of the gradient at a kink, (d, p), the standard error of a component, and that of the kink's place."""
 
     value: np.ndarray
     sigma: float

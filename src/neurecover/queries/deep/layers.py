@@ -98,21 +98,18 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Reached:
-    """The hidden layers that were completed below the one where the search ended, from the first up, and their errors.
-
-    `errors` are those of the rows (k_l,), layer by layer.
-    """
+    """The hidden layers completed before the search ended, from the first up, and the errors of their rows (k_l,)."""
 
     layers: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
     errors: tuple[np.ndarray, ...] = ()
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The number of layers and of their units, by which results are compared: the larger, the more was found."""
+        """The number of layers and of their units, in this order, by which results are compared."""
         return len(self.layers), sum(len(b) for _, b in self.layers)
 
     def or_more(self, levels: list[Level]) -> Reached:
-        """Return the completed layers of these levels if they are more than those known so far."""
+        """Return the completed layers of these levels, or those known so far if they are more."""
         layers = levels[-1].known.layers
         here = Reached(layers, tuple(level.errors for level in levels[: len(layers)]))
         return here if here.rank > self.rank else self
@@ -206,7 +203,7 @@ def _drop_bent(box: Box, level: Level, rng: np.random.Generator, times: int) -> 
 
 
 def _drop_worst(box: Box, level: Level) -> Level:
-    """Remove rows with errors far above those of the others, which would spoil the layer above; they are searched for
+    """Remove rows whose errors are far above those of the others and would spoil the layer above; they are searched
     again.
     """
     if level.n_units < 2:
@@ -296,7 +293,7 @@ def _complete(box: Box, level: Level, answers: Answers, output: Output, rng: np.
 
 
 def _n_weights(level: Level) -> int:
-    """Return the number of weights found, which grows with every unit and every filled gap."""
+    """Return the number of weights found, which grows with every new unit and with every weight that is filled in."""
     return int(np.count_nonzero(~level.unseen))
 
 

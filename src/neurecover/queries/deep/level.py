@@ -23,7 +23,7 @@ from neurecover.queries.lines.scanned import Scanned
 
 @dataclass(frozen=True, eq=False)
 class MissingUnit:
-    """A newly found unit `down` layers below."""
+    """A newly found unit that belongs `down` layers below the current one."""
 
     unit: Unit
     down: int
@@ -31,11 +31,11 @@ class MissingUnit:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The units found so far above `known`; `record` has the lines searched for all levels.
+    """The units found so far above `known`; `record` has the lines that were searched, for all levels.
 
-    `below` is the level underneath, and `missing` a unit of it, or of a lower one, that a line showed. `lines` counts
-    the lines searched and `stale` those since the last new unit; `reused` counts those of the record that were gone
-    through. `closed` says that the layer was taken to be complete.
+    `below` is the level underneath, and `missing` an unknown unit of that level, or of a lower one, that a line showed.
+    `lines` counts the lines searched, `stale` those since the last new unit, and `reused` the recorded lines that were
+    searched again. `closed` says that the layer counts as complete.
     """
 
     known: KnownLayers
@@ -233,9 +233,7 @@ def _same_unit(old: Unit, new: Unit) -> float | None:
 
 
 def _shares_boundary(level: Level, unit: Unit) -> bool:
-    """Return whether much of the unit's boundary belongs to a unit found before, so that a few of its weights must be
-    wrong.
-    """
+    """Return whether much of the unit's boundary is that of a known unit, so that some of its weights must be wrong."""
     options, known = level.known.options, level.known
     if not level.n_units or not known.n_units or unit.error < options.row_error:
         return False

@@ -39,7 +39,7 @@ class Record:
         return self._jumps.setdefault(id(part), LineJumps(box, part, rng))
 
     def agree(self, box: Box, known: KnownLayers, boundary: Boundary, unseen: np.ndarray) -> Evidence | None:
-        """Return the recorded kinks that lie on the boundary; None if too many of them are missing."""
+        """Return the recorded kinks that lie on the boundary; None if too many of those it predicts are missing."""
         options, start = box.options.deep, boundary
         found = Evidence.none(len(unseen))
         for _ in range(options.agree_rounds):

@@ -26,10 +26,10 @@ from neurecover.queries.deep.cells import KnownLayers
 
 @dataclass(frozen=True, eq=False)
 class Signs:
-    """`signs` (k,) are +1, −1, or 0 without a majority; `against` (k,) counts the points that contradict them.
+    """`signs` (k,) are +1, −1, or 0 without a majority; `against` (k,) counts the points that contradict the sign.
 
-    A point at which both sides change contradicts either sign: an unknown unit changes there. `ratios` (m,) are those
-    of the changes on the two sides of such points.
+    A point at which both sides change contradicts either sign, because an unknown unit changes there. `ratios` (m,) are
+    the ratios of the changes on the two sides of such points.
     """
 
     signs: np.ndarray
@@ -82,8 +82,8 @@ def find_signs_by_moving(
 def _count_votes(
     box: Box, known: KnownLayers, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Count the points that vote for +1, for −1, and those where both sides change; for the last also return the ratios
-    of the changes.
+    """Count the points that vote for +1, for −1, and those where both sides change; return also the ratios for the
+    last.
     """
     options = known.options
     where = find_boundary_points(known, rows[unit], 24, rng, x)

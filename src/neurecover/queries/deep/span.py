@@ -139,9 +139,9 @@ def _find_moved(box: Box, span: Span, rng: np.random.Generator) -> np.ndarray:
 
 
 def _grow(basis: np.ndarray, jacobian: np.ndarray, rounding: float, options: DeepOptions) -> np.ndarray:
-    """Return the basis (d, r) with the new directions of a gradient (p, d), known up to `rounding`.
+    """Return the basis (d, r) with the new directions of a gradient (p, d) that is known up to `rounding`.
 
-    Its parts come in the order of their sizes: what is left of a small one is not taken for a new direction.
+    Directions are added in the order of their sizes, so that the remainder of a small one does not count as a new one.
     """
     _, sizes, directions = np.linalg.svd(jacobian, full_matrices=False)
     for size, u in zip(sizes, directions):

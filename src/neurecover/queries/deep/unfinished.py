@@ -1,7 +1,7 @@
-"""The layers below one that could not be finished, as a network with what is known of them.
+"""The network of the layers below one that could not be found.
 
-The rows of these layers were measured; nothing is known of what is above. In its place stands the linear layer on top
-of the highest of them that fits a few answers best, so that the network can be used, saved and compared.
+The rows of these layers were measured, and nothing is known of the layers above. A linear layer on top of the highest
+of them, fitted to a few answers, stands in for these, so that the network can be used, saved and compared.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def find_unit_at(
 def _confirmed(
     box: Box, known: KnownLayers, found: Corrected, unseen: np.ndarray, x: np.ndarray, rng: np.random.Generator
 ) -> Unit:
-    """Return the unit without the weights that rest on one coarse kink and that others contradict."""
+    """Return the unit without the weights that rest on one coarse kink and that other kinks contradict."""
     if not box.coarse or not known.n_units:
         return Unit(found.boundary, unseen, x)
     wrong = find_unconfirmed(box, known, found, unseen, x, rng)

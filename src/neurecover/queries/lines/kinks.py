@@ -102,7 +102,7 @@ class _Line:
 
     @property
     def reach(self) -> float:
-        """The |t| at which t v outgrows x, and beyond which answers grow like |t|."""
+        """The |t| at which t v becomes longer than x; beyond it answers grow like |t|."""
         return float(np.linalg.norm(self.x) / np.linalg.norm(self.v))
 
     def rungs(self, start: float, stop: float) -> np.ndarray:
@@ -184,10 +184,10 @@ def _search(line: _Line, start: float, stop: float, most: int) -> tuple[np.ndarr
 
 
 def _is_hopeless(queries: int, found: int, patience: int) -> bool:
-    """Return whether so many queries should have shown more kinks, if there were kinks and not curves.
+    """Return whether so many queries without more kinks show that the oracle is curved.
 
-    After q queries there are about q/3 intervals. Of m ≤ 2q kinks among them at least every hundredth interval has one
-    to itself, which is found (Poisson: λ e^{−λ} with λ = 3m/q ≤ 6).
+    After q queries there are about q/3 intervals. If there are m ≤ 2q kinks, at least every hundredth interval contains
+    exactly one kink, which is then found (Poisson: λ e^{−λ} with λ = 3m/q ≤ 6).
     """
     return queries > patience and found < queries / 300
 

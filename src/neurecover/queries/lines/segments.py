@@ -24,10 +24,11 @@ from neurecover.queries.box.black_box import Box
 
 @dataclass(frozen=True, eq=False)
 class LocalKinks:
-    """Per segment: the `position` t* (n,) where the two pieces meet, its standard error `sigma`, and Δ, `jump` (n, p).
+    """The kinks of n segments: `position` t* (n,) where the two pieces meet, its standard error `sigma`, and Δ, `jump`
+    (n, p).
 
-    `visible` says whether the pieces differ, `clean` whether each is straight, `straight` whether f is straight all
-    along, and `flat` whether it is constant.
+    The masks say, per segment: `visible`, that the pieces differ; `clean`, that each is straight; `straight`, that f is
+    straight on the whole segment; `flat`, that f is constant.
     """
 
     position: np.ndarray
@@ -104,6 +105,6 @@ def confirm_kinks(
 
 
 def find_normal(jump: np.ndarray) -> np.ndarray:
-    """Return the unit vector (d,) that all columns of a gradient's jump (d, p) share."""
+    """Return the unit vector (d,) that all columns of a gradient's jump (d, p) are multiples of."""
     normal = jump[:, 0] if jump.shape[1] == 1 else np.linalg.svd(jump, full_matrices=False)[0][:, 0]
     return normal / np.linalg.norm(normal)

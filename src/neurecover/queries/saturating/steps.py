@@ -37,7 +37,7 @@ class NotSaturatingError(UnsolvableError):
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The units found, as a network, the radius at which they have settled and that of the widest circle."""
+    """The units found, as a network, a radius beyond which all of them saturate, and that of the widest circle."""
 
     network: Network
     radius: float

@@ -124,7 +124,7 @@ def extract_coarse(
 
 
 def _look_at_slice(box: Box, rng: np.random.Generator) -> None:
-    """Raise SeveralLayersError if most hyperplanes end on a slice of few dimensions, where gradients are cheap.
+    """Raise SeveralLayersError if most hyperplanes end on a slice of few dimensions, where gradients cost few queries.
 
     On x = S y a network has as many layers as before, and its inputs are y.
     """
@@ -172,7 +172,7 @@ def _informative_rows(network: Network, X: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Candidates:
-    """Candidate units; for each, on how many later lines it could have been seen, and on how many it was."""
+    """Candidate units, with the numbers of later lines that should have shown each one, and of those that did."""
 
     planes: Planes
     chances: np.ndarray
@@ -197,13 +197,15 @@ class _Candidates:
         )
 
     def mostly_end(self, share: float, least: int) -> bool:
-        """Return whether more than a share of the units that a later line could show, and `least`, were not seen."""
+        """Return whether more than `share` of the units that a later line should show, and at least `least`, were not
+        seen.
+        """
         expected = self.chances > 0
         gone = int(np.count_nonzero(expected & (self.seen == 0)))
         return gone >= least and gone > share * int(np.count_nonzero(expected))
 
     def confirmed(self) -> Planes:
-        """Return the units that were seen again, and those that no later line could show."""
+        """Return the units that were seen again, and those that no later line could have shown."""
         return self.planes.take((self.seen > 0) | (self.chances == 0))
 
 

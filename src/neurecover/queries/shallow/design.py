@@ -110,7 +110,7 @@ def _most_informative_point(network: Network, centres: Centres, u: np.ndarray) -
 
 
 def _response(network: Network, points: np.ndarray) -> np.ndarray:
-    """Return M_r at the points, (n, p, k)."""
+    """Return the matrices M_r at the points, (n, p, k)."""
     slopes = network.activation.derivative(points @ network.W.T + network.b)
     return slopes[:, None, :] * network.A
 

@@ -51,9 +51,10 @@ _OTHER_PAIRS = "Two units share a hyperplane and have opposite directions: other
 
 @dataclass(frozen=True)
 class _Target:
-    """What to look for: activation, accuracy, how many times farther out than usual, and whether deeper too.
+    """What is sought: activation, accuracy, how many times farther out than usual to query, and whether layers may
+    follow.
 
-    With `any_slope` units of another slope on their left do as well.
+    With `any_slope`, units with another slope on their left are accepted too.
     """
 
     activation: Activation

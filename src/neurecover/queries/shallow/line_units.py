@@ -121,7 +121,10 @@ def _usable_pieces(kinks: Kinks, v: np.ndarray, options: ShallowOptions) -> np.n
 
 
 def _choose_pieces(kinks: Kinks, unknown: np.ndarray, p: int, usable: np.ndarray, fill: float) -> np.ndarray:
-    """Choose the pieces to measure: a group of kinks apart in long runs of unknown ones, beside each in short ones."""
+    """Choose the pieces of the line in which gradients are measured.
+
+    Within a long run of unknown kinks they lie a group of kinks apart; a short run has one before it and one behind it.
+    """
     last = len(unknown)
     usable = usable.copy()
     usable[[0, last]] = True

@@ -104,10 +104,9 @@ def _look_ahead(box: Box, line: Scan, rng: np.random.Generator) -> tuple[Planes,
 
 
 def _count_ended(box: Box, planes: Planes, rng: np.random.Generator) -> tuple[int, int]:
-    """Return how many hyperplanes end, and how many were looked at; a hyperplane of a first layer has its kink
-    everywhere.
+    """Return how many hyperplanes end, and how many were tested; those of a first layer have a kink everywhere.
 
-    A few hyperplanes are tested at one place each, as far from the line as usual queries are.
+    A few hyperplanes are tested, at one place each, as far from the line as usual queries are.
     """
     options = box.options.shallow
     some = planes.take(np.argsort(planes.error, kind="stable")[: options.continued])

@@ -1,10 +1,11 @@
-"""The number of smooth units, as a rank.
+"""Find the number of smooth units as the rank of a matrix.
 
 The second derivatives along directions u at points x are
 
-    ∂²y_o/∂u² (x) = Σ_j A_oj act″(z_j(x)) · (w_j·u)²,
+    ∂²y_o/∂u² (x) = Σ_j A_oj act″(z_j(x)) · (w_j·u)².
 
-a matrix of points and outputs by directions whose rank is the number of units, as long as there are more of both.
+As a matrix with a row per point and output and a column per direction, they have as rank the number of units, if there
+are more rows and columns than units.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from neurecover.queries.box.black_box import Box
 from neurecover.queries.smooth.options import SmoothOptions
 
 OFFSETS = np.array([-2.0, -1.0, 1.0, 2.0])  # and 0: a second difference that is right to the fourth order
-WEIGHTS = np.array([-1.0, 16.0, 16.0, -1.0]) / 12.0
+WEIGHTS = np.array([-1.0, 16.0, 16.0, -1.0]) / 12.0  # of the values there; −30/12 at 0
 
 
 def count_units(box: Box, activation: Activation, rng: np.random.Generator) -> int | None:
-    """Return the number of units; None if it takes too many queries, or the singular values have no gap.
+    """Return the number of units; None if that takes too many queries, or if the singular values have no gap.
 
-    A second derivative that jumps, as that of elu, has no differences of fourth order.
+    The fourth-order differences do not apply to activations whose second derivative jumps, such as elu.
     """
     options, d, p = box.options.smooth, box.n_inputs, box.n_outputs
     if not _bends_smoothly(activation):

@@ -24,7 +24,7 @@ NAMES = ("tanh", "softplus", "gelu", "silu", "elu", "selu")  # straight on both 
 
 @dataclass(frozen=True)
 class Shape:
-    """The activation, and the size of w·v at the bends that showed it, for directions v ~ N(0, I)."""
+    """The activation, and the typical size of w·v at the bends that showed it, for directions v ~ N(0, I)."""
 
     activation: Activation
     size: float
@@ -46,7 +46,7 @@ def find_shape(box: Box, rng: np.random.Generator) -> Shape | None:
 
 
 def _shape_of_bend(box: Box, rng: np.random.Generator) -> Shape | None:
-    """Return the activation of one bend, None if it is not alone."""
+    """Return the activation of one bend; None if it is not isolated."""
     options = box.options.smooth
     x, v = rng.standard_normal((2, box.n_inputs)) * [[options.far], [1.0]]
     centre, width = _find_bend(box, x, v, options)

@@ -61,7 +61,7 @@ def all_sets(k: int, choices: tuple[int, ...] = (0, 1)) -> np.ndarray:
 
 
 def agreeing(block: Block, sets: np.ndarray, least: int = 2) -> list[tuple[int, np.ndarray]]:
-    """Return the rows of a block that agree with one of the sets (m, k), and which set, most rows first."""
+    """Return the rows of a block that agree with one of the sets (m, k), and the index of that set, most rows first."""
     p = len(block.A)
     side = np.random.default_rng(p).standard_normal(p) if p > 1 else np.ones(1)
     values = (block.R @ side - (sets * (side @ block.A)) @ block.Z.T) / block.tau
@@ -69,7 +69,7 @@ def agreeing(block: Block, sets: np.ndarray, least: int = 2) -> list[tuple[int, 
 
 
 def gates_of(block: Block) -> np.ndarray:
-    """Return the gates (n, k) of the rows that agree, −1 for all others."""
+    """Return the gates (n, k) of the rows that agree with others, and −1 for all other rows."""
     gates, sets = np.full(block.Z.shape, -1), all_sets(block.Z.shape[1])
     for s, own in agreeing(block, sets):
         tried = gates.copy()

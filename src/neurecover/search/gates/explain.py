@@ -52,7 +52,7 @@ def explain(state: State, n_hidden: int, deadline: Deadline) -> State:
 
 
 def _is_believed(state: State, new: State, sure: bool) -> bool:
-    """Return whether a change explains enough rows: the row that it was made for does not count as evidence."""
+    """Return whether a change explains enough rows; the row for which it was made does not count as evidence."""
     more = new.n_explained - state.n_explained
     return more > 0 and (sure or more > 1 or bool(new.explained.all()))
 

@@ -1,14 +1,14 @@
-"""Units that are on, or off, in fewer samples than they have weights.
+"""Find units that are on, or off, in fewer samples than they have weights.
 
-A wide student fits such a unit's samples S with several units of its own, no two of which are one. Away from S the
-others are a fit by themselves. Once it is exact it explains these rows, and the unit is what the rows of S leave: one
-direction times h > 0 (`explain`), arbitrary in the directions that S does not show.
+A wide student fits the samples S of such a unit with several units of its own, no two of which can be merged. Away from
+S the other units are fitted without it. Once that fit is exact it explains these rows, and the unit follows from the
+residuals in S, one direction times h > 0 (`explain`); its weights are arbitrary in the directions that S does not show.
 
-Away from S the signs of the others may not be told, as when a unit is off in S alone. Then they keep the affine part
-beside them, of which S shows a unit reversed, and signs are chosen afterwards as for any other fit.
+Away from S the signs of the other units may not be determined, for instance if a unit is off only in S. They then keep
+an affine part, from which S shows that a unit has to be reversed, and signs are chosen at the end as for any other fit.
 
-A wide student that has not come to an end for such units has its residual where they are: with the samples that it fits
-worst among S the others are soon exact.
+If such units keep a wide student from becoming exact, its residuals lie in their samples: without the worst-fitted
+samples, S among them, the other units are soon exact.
 """
 
 from __future__ import annotations

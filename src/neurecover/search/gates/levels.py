@@ -35,7 +35,9 @@ from neurecover.solve import Deadline
 
 @dataclass(frozen=True, eq=False)
 class Kink:
-    """A direction w (c,) of length one, its output weights a (p,), and the levels it was seen in."""
+    """A kink seen in levels of a category: direction w (c,) of length one, output weights a (p,), and the levels that
+    show it.
+    """
 
     w: np.ndarray
     a: np.ndarray

@@ -24,7 +24,9 @@ from neurecover.models import Network
 
 @dataclass(frozen=True)
 class GateOptions:
-    """The numbers that decide something here; shares are of samples, sizes relative to the largest value at hand."""
+    """The numbers that decide about gates; shares are of samples, and sizes are relative to the largest value
+    concerned.
+    """
 
     rounding: float = 1e-9  # values computed in double precision that differ by less are equal
     solved: float = 1e3  # times rounding: what solving equations may leave of a zero
@@ -99,7 +101,7 @@ class State:
 
     @cached_property
     def explained(self) -> np.ndarray:
-        """E (n,)."""
+        """A mask (n,) of the rows E that the network explains."""
         return np.linalg.norm(self.residual, axis=1) <= self.floor
 
     @property
@@ -108,7 +110,7 @@ class State:
 
     @property
     def left(self) -> np.ndarray:
-        """The rows outside E, by number."""
+        """The indices of the rows that are not explained."""
         return np.flatnonzero(~self.explained)
 
     @cached_property
@@ -118,11 +120,13 @@ class State:
 
     @cached_property
     def open(self) -> np.ndarray:
-        """Which values (n, k) of units their equations leave open."""
+        """A mask (n, k) of the unit values that their equations leave open."""
         return np.array([self._moves(self.X, N) for N in self.free]).reshape(len(self.V), len(self.X)).T
 
     def _moves(self, T: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """Return in which rows of T the directions of `free` exceed rounding."""
+        """Return a mask of the rows of T in which moving along the directions `free` changes the value by more than
+        rounding.
+        """
         small = self.options.solved * self.options.rounding * np.linalg.norm(T, axis=1)
         return np.asarray(np.linalg.norm(T @ free.T, axis=1) > small)
 
@@ -171,7 +175,7 @@ def spaces(T: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def null_space(T: np.ndarray, rounding: float) -> np.ndarray:
-    """Return an orthonormal basis of what the rows of T leave open."""
+    """Return an orthonormal basis of the null space of T."""
     return spaces(T, rounding)[1]
 
 

@@ -133,7 +133,7 @@ _BLURS = (2.0 ** (2 - DOUBLE), 2.0 ** (1 - SINGLE))  # relative rounding error o
 
 
 def _needed(size: np.ndarray, blur: float, place: np.ndarray) -> np.ndarray:
-    """Return for every output the fewest digits q with which |y| lies within blur·|y| of multiples of 10^(place − q).
+    """Return, for every output, the fewest digits q for which |y| is a multiple of 10^(place − q), up to blur·|y|.
 
     If there is no such q, return a number above the largest that is tried.
     """

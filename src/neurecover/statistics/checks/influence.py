@@ -29,10 +29,10 @@ from neurecover.statistics.fits.information import probe_values
 
 @dataclass(frozen=True)
 class Influence:
-    """The variance of every parameter with its degrees of freedom, and leave-one-out residuals of n samples.
+    """The variance of every parameter with its degrees of freedom, and the mean leave-one-out error over n samples.
 
-    With s the squared residual of a sample that is left out of the fit, `left_out` and `left_out_squared` are the
-    means of s and s².
+    `left_out` and `left_out_squared` are the means of s and s², with s the squared residual of a sample at a fit
+    without it.
     """
 
     variances: np.ndarray
@@ -51,7 +51,10 @@ SKETCH = 64  # columns of a random sketch of a larger matrix: a leverage then ha
 
 
 def sketch(root: np.ndarray) -> np.ndarray:
-    """Return R Ξ/√m with Ξ standard normal, m columns instead of P: E[‖J R Ξ‖²]/m = ‖J R‖². A small R is unchanged."""
+    """Replace R (P, P) by the narrower R Ξ/√m with Ξ (P, m) standard normal: norms ‖J R‖² stay the same on average.
+
+    An R with at most m columns is returned as it is.
+    """
     if root.shape[1] <= 4 * SKETCH:
         return root
     return root @ (np.random.default_rng(0).standard_normal((root.shape[1], SKETCH)) / np.sqrt(SKETCH))
@@ -143,7 +146,8 @@ class ProbeScores(Statistic):
 
 
 class SerialResiduals(Statistic):
-    """Per output Σ r, Σ r², and sums over successive residuals a, b that give Σ (a − m)(b − m) for any m.
+    """Per output Σ r and Σ r², and the sums over successive residuals a, b from which Σ (a − m)(b − m) follows for any
+    m.
 
     Pairs across the border of two blocks are left out, so the sums depend slightly on the block size.
     """

@@ -1,9 +1,10 @@
-"""Test whether the residuals depend on columns that a larger model would have, for any noise of single rows.
+"""Test whether the residuals depend on further columns that a larger model would have, for noise of any variance per
+row.
 
-The columns e are added on every output in the combinations e T, of which the parameters explain the part
-c = F⁻¹ Σ Jᵀ e T. A row has the score u = Σ_o r_o e T_o − g c, where g = Σ_o J_oᵀ r_o is its score in the parameters.
-S = (Σu)ᵀ (Σuuᵀ)⁻¹ Σu lies below n, and S (n − q)/(q (n − S)) has about the F distribution with q and n − q degrees of
-freedom [Hotelling 1931; White 1980].
+The columns e(x) may enter every output; T selects the combinations e T to be tested. Part of these can be imitated by
+changing the parameters, by c = F⁻¹ Σ Jᵀ e T. A row has the score u = Σ_o r_o e T_o − g c, where g = Σ_o J_oᵀ r_o is its
+score in the parameters. S = (Σu)ᵀ (Σuuᵀ)⁻¹ Σu lies below n, and S (n − q)/(q (n − S)) has about the F distribution with
+q and n − q degrees of freedom [Hotelling 1931; White 1980].
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from neurecover.statistics.checks.shape_scores import Features
 
 
 class NestedScores(Statistic):
-    """Sums of the score u and of u uᵀ for further columns `lacks`, combined by T (p·e, q), less what parameters
-    explain: `explained` (P, q) is F⁻¹ Σ Jᵀ e T.
+    """Sums of the score u and of u uᵀ, for columns `lacks` in the combinations T (p·e, q).
+
+    `explained` (P, q) is F⁻¹ Σ Jᵀ e T, the part that the parameters imitate.
     """
 
     def __init__(

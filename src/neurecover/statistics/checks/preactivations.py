@@ -9,7 +9,7 @@ from neurecover.statistics.base import Statistic, float64
 
 
 class PreactivationRange(Statistic):
-    """The largest z_j of every hidden unit, layer by layer, the largest −z_j, and how often z_j > 0."""
+    """The largest z_j and −z_j of every hidden unit, layer by layer, and the number of samples with z_j > 0."""
 
     maxima = frozenset({"highest", "lowest"})
 

@@ -26,9 +26,10 @@ MOST_BYTES = 2**28  # limit for the sums: every thread has its own copy
 
 
 class ScoreSums(Statistic):
-    """Σ g gᵀ at a network without an affine term, and sums of squares and fourth powers of scores and residuals.
+    """Σ g gᵀ at a network without an affine term, with the sums of squares and fourth powers that degrees of freedom
+    need.
 
-    `off` is the total weight of the rows for which every unit is off.
+    `off` is the total weight of the rows in which no unit is on.
     """
 
     def __init__(self, network: Network, bias: bool = True) -> None:
@@ -96,7 +97,7 @@ class ScoreSums(Statistic):
         return B[np.ix_(order, order)]
 
     def influence(self, variances: np.ndarray, n_free: int, n_inputs: int) -> Influence:
-        """Return the influence with the variances diag(M B Mᵀ) of W, b, A and c; n_free parameters are fitted.
+        """Return the variances diag(M B Mᵀ) of W, b, A and c, with degrees of freedom; n_free parameters are fitted.
 
         The variance of a weight has the degrees of freedom of its scores, ν = 2 (Σ g²)²/Σ g⁴; a hidden unit takes the
         smallest ν of its inputs. The D weights of a unit depend on about ν samples, and the fit makes their squared

@@ -49,7 +49,10 @@ class ShapeCross(Statistic):
 
 
 class ShapeScores(Statistic):
-    """Σ u, Σ u², Σ u⁴ and Σ (e r)², (Q,) each, in the order of `ShapeCross`; `explained` (P, Q) is F⁻¹ Σ Jᵀe."""
+    """Σ u, Σ u², Σ u⁴ and Σ (e r)² of every shape, (Q,) each, in the order of `ShapeCross`.
+
+    `explained` (P, Q) is F⁻¹ Σ Jᵀe, the part of every shape that the parameters imitate.
+    """
 
     def __init__(self, model: Model, free: np.ndarray, shapes: Features, explained: np.ndarray) -> None:
         self.model, self.free, self.shapes, self.explained = model, free, shapes, explained

@@ -23,9 +23,10 @@ FAR = 4.0  # standard errors from a kink at which Φ is negligible, 3e-5
 
 
 class TurnedSides(Statistic):
-    """Σ Φ(−|z|/s) (M g)² over samples and units, (q,), with g the score of the uncertain side and M = `moves` (q, P).
+    """The variances of M g due to uncertain sides, Σ Φ(−|z|/s) (M g)² over samples and units, (q,); M = `moves` (q, P).
 
-    R = `root` (P, m) gives the covariance R Rᵀ of the `free` parameters.
+    g is the part of a sample's score that switches with the side. R = `root` (P, m) gives the covariance R Rᵀ of the
+    `free` parameters.
     """
 
     def __init__(self, network: Layered, free: np.ndarray, moves: np.ndarray, root: np.ndarray) -> None:

@@ -36,7 +36,10 @@ class UnitsOn(Statistic):
 
 
 def sides(model: Model, X: np.ndarray, near: float) -> np.ndarray:
-    """Return (n, units): 1 if a unit is on, −1 if it is off or z = 0; with near > 0, 0 at the kink."""
+    """Return the side (n, units) of every unit in every row: 1 if it is on, −1 if it is off.
+
+    At z = 0 a unit counts as off; with near > 0, 0 marks units within `near` of their kink.
+    """
     parts, H = [np.zeros((len(X), 0))], X
     # A threshold is a bias with the opposite sign, and in a deep network every layer has its own weights.
     biases = _biases(model)

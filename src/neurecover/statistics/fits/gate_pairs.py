@@ -27,7 +27,9 @@ def no_pairs(m: int, D: int, dtype: DTypeLike = float) -> np.ndarray:
 def add_gate_pairs(
     total: np.ndarray, gates: np.ndarray, X: np.ndarray, regions: Regions | None, weight: np.ndarray | None = None
 ) -> None:
-    """Add the rows with gates (n, m) and inputs X (n, D) to the total, each times its weight (n,), or 1."""
+    """Add to `total` the sum over rows with gates (n, m) and inputs X (n, D), each times its weight (n,) if there are
+    any.
+    """
     if regions is None:
         rows = max(1, PIECE // (total.itemsize * sum(total.shape)))
         for first in range(0, len(X), rows):
@@ -79,5 +81,5 @@ def _positions(m: int, D: int) -> np.ndarray:
 
 
 def _triangle(q: int) -> np.ndarray:
-    """Return the position of (i, j), and of (j, i), in the upper triangle read row by row."""
+    """Return a matrix (q, q) of the position of the pairs (i, j) and (j, i) in the upper triangle read row by row."""
     return unpack_symmetric(np.arange(q * (q + 1) // 2))

@@ -37,8 +37,10 @@ class Lacks(Protocol):
 
 
 class InformationSums(Statistic):
-    """The sums for any network, from the rows of J. The columns of J are the `free` parameters in the order of
-    `models.parameters`, then the probes and the columns of `lacks`, output by output.
+    """The sums for any network, formed from the rows of J.
+
+    The columns of J are the `free` parameters in the order of `models.parameters`, then the probes and the columns of
+    `lacks`, output by output.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from neurecover.statistics.base import Statistic, add_gram, by_root, float64, sy
 
 
 class TruncatedSums(Statistic):
-    """`features` maps X (n, d) to φ (n, q); `bound` is τ."""
+    """The sums for `features`, which map X (n, d) to φ (n, q), over the rows with ‖φ‖ below τ = `bound`."""
 
     def __init__(
         self, features: Callable[[np.ndarray], np.ndarray], n_features: int, n_outputs: int, bound: float

@@ -1,11 +1,4 @@
-"""Which samples have an active unit, read off the outputs.
-
-With ReLU or step units f(x) = P(0) exactly where no unit is active [GP18, §2.2], so that without noise every output
-repeats a value `rest` there and nowhere else. With noise of standard deviation σ the samples at rest are a peak
-N(rest, σ²) in the distribution of the outputs: `rest` is where that is densest, and σ is read off the side of it on
-which there is nothing else. Outputs further than 3σ from rest are then active, but for 0.3 % of those at rest; the
-others are active at most a little.
-"""
+"""Decide from the outputs at which samples some unit is active."""
 
 from __future__ import annotations
 
@@ -19,11 +12,11 @@ from neurecover.algorithms.gp18.options import DEFAULTS, ActivityOptions
 
 @dataclass(frozen=True)
 class Activity:
-    """What tells activity from rest: some unit is active where an output differs from `rest` (p,) by more than
-    `tolerance` (p,).
+    """The criterion of activity: some unit is active if an output differs from `rest` (p,) by more than `tolerance`
+    (p,).
 
     `noise` (p,) is σ, zero for outputs that repeat exactly. `share` is the share of active samples. `mixed` is the
-    share of samples on the rarer side of rest, in the output where that is largest, less what noise puts there.
+    share of samples on the rarer side of rest, in the output where it is largest, less what noise contributes.
     """
 
     rest: np.ndarray

@@ -37,7 +37,7 @@ class AscentPoint:
 
     @property
     def scale(self) -> float:
-        """The deviance of labels that are guessed."""
+        """The deviance of labels that are drawn at random."""
         return 2.0 * np.log(2.0) * float(self.score.n)
 
     @cached_property

@@ -1,14 +1,4 @@
-"""Curved boundaries as rivals of a union of halfspaces: is the set {q(x) > 0} of a polynomial q a shorter story?
-
-Enough halfspaces follow any convex boundary, and flipped labels account for what they miss. What tells a polygon from
-a disc is the number of parameters: with the labels' likelihood
-
-    Pr[y = 1 | x] = η₀ + (1 − η₀ − η₁) σ(q(x)),        BIC = −2 log L + (M + 1) log n,
-
-q has M − 1 coefficients beside its scale, and a union k·d numbers, unit normals and thresholds; both have two rates. A
-polynomial of low degree that comes within a few units of the union's BIC says that the boundary may as well be curved;
-so does one that is far from the truth and still better.
-"""
+"""Compare a union of halfspaces with curved boundaries: sets {q(x) > 0} of a polynomial q, by BIC."""
 
 from __future__ import annotations
 

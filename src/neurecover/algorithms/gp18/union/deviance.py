@@ -37,5 +37,5 @@ def deviance_of(q: np.ndarray, inside: np.ndarray, r: np.ndarray) -> Deviance:
 
 
 def rates_of(flips: np.ndarray) -> np.ndarray:
-    """Return the coordinates r (2,) of given rates of flipped labels."""
+    """Return the coordinates r (2,), as they are fitted, of the given rates of flipped labels."""
     return np.asarray(logit(np.clip(flips, 1e-5, 0.99 * _MOST) / _MOST))

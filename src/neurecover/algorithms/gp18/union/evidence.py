@@ -1,4 +1,4 @@
-"""What labels show of a fitted union beyond its boundaries: the evidence that its certificate is made from."""
+"""Test a fitted union on labels: the evidence from which its certificate is made."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def label_evidence(
     rng: np.random.Generator,
     options: LabelOptions = DEFAULTS.labels,
 ) -> Labelled:
-    """Return what the labels have shown; `judged` had no part of those held out."""
+    """Return the results of all tests of a union on labels; `judged` is a fit without the held-out labels."""
     X, Y = held_out.collect()
     inside, k = Y[:, 0] > 0.5, len(fit.W)
     share = float(labels.collect()[1].mean())

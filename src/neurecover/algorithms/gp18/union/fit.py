@@ -122,7 +122,8 @@ def _as_fit(score: UnionScore, tan: np.ndarray, covariance: np.ndarray, steps: i
 def _covariance(here: UnionScore) -> np.ndarray:
     """Return the covariance of (zᵢ, tᵢ) of every unit, (k, d + 1, d + 1): blocks of the inverse Fisher information.
 
-    A unit vector and a threshold are not off by more than about 1, which is the error of what no sample determines.
+    A prior with standard deviation 1 bounds the errors of what no sample determines: a unit vector cannot be off by
+    more.
     """
     k, d = here.V.shape
     B = tangents(here)
@@ -135,11 +136,12 @@ def _covariance(here: UnionScore) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Missed:
-    """The samples labelled inside that no unit contains: their number, their mean, and how far it is from chance.
+    """The samples labelled inside that no unit contains: their number, their mean, and how far the mean is from chance.
 
-    Flipped labels outside the union lie there like all samples do. `excess` is m‖Σ^{−1/2}(mean − μ)‖² for the m of
-    them, μ and Σ those of all samples outside, which for flipped labels is χ² with d degrees of freedom. `alone` (k,)
-    is by how many samples each unit contains on its own more are labelled inside than outside.
+    Flipped labels outside the union lie there like all samples do. `excess` is m‖Σ^{−1/2}(mean − μ)‖² for the m
+    samples, with μ and Σ those of all samples outside, which for flipped labels is χ² with d degrees of freedom.
+    `alone` (k,) counts, for every unit, the samples that only it contains: those labelled inside minus those labelled
+    outside.
     """
 
     count: int

@@ -1,18 +1,4 @@
-"""Where the boundaries of a union can lie, given all labels: the posterior of every halfspace under a flat prior.
-
-Labels jump at a boundary, so the likelihood has no curvature there and the inverse information is no covariance:
-errors are of the order of d/(n φ(t)), not 1/√n. In the limit the likelihood of a boundary near the true one is that of
-its displacement alone (Ibragimov & Has'minskii, *Statistical Estimation*, ch. V), and in such a location problem the
-posterior mean under a flat prior has the least squared error and the posterior spread covers.
-
-With η₀, η₁ the rates of flipped labels outside and inside, taking x into halfspace i changes the log-likelihood by
-
-    g(x) = log (1 − η₁)/η₀  for y = 1,        g(x) = log η₁/(1 − η₀)  for y = 0,
-
-if no other halfspace contains x. In the chart (a, δ) ↦ (w + B a, t + δ), B an orthonormal basis across w, the margin
-(w + B a)·x − t − δ is linear. Along a line through the chart the likelihood is therefore constant between the places
-where samples cross, and a point on the line can be drawn exactly: hit-and-run without a step size.
-"""
+"""The posterior of every halfspace of a union, given all labels, under a flat prior."""
 
 from __future__ import annotations
 

@@ -1,19 +1,4 @@
-"""Rounded corners and bent faces as rivals of a union of halfspaces: are boundaries flat, and do they meet in corners?
-
-With margins mᵢ = wᵢ·x − tᵢ a union is {max mᵢ > 0}, and
-
-    {ρ log Σ exp(mᵢ/ρ) > 0}
-
-is that union with its corners rounded within about ρ of them; far from the corners the two are the same. The deviance
-of either is taken with log-odds s times these functions, 1/s being the distance to which the labels show a boundary.
-Sharper ones would be flat between the samples and hide what is better. The corners are claimed if no rounding lowers
-the deviance, none with one halfspace less does so at its lower price, as a further halfspace may be the chamfer of a
-rounded corner, and a rounding that turns a share of the inputs worth mentioning raises it. Corners that few samples
-lie at pass the first two by lack of power; the third asks for it.
-
-A face is bent if (q·x)² added to its margin, or taken from it, lowers the deviance by more than the d numbers of q
-cost: d log n, as the BIC has it. One direction is enough to see a face that is bent along several.
-"""
+"""Compare a union of halfspaces with rounded corners and bent faces: are its boundaries flat, and its corners sharp?"""
 
 from __future__ import annotations
 
@@ -63,7 +48,9 @@ class _Rounded:
 
 
 def corners(labels: Source, fit: UnionFit, rng: np.random.Generator, options: LabelOptions) -> Corners:
-    """Return what the labels tell of the corners of a union; halfspaces that do not meet among the inputs have none."""
+    """Return the comparison with rounded corners and bent faces; halfspaces that do not meet among the inputs have no
+    corners.
+    """
     (k, d), n = fit.W.shape, labels.count()
     seen, sharp = _sharp(labels, fit)
     bent = _bent(seen, sharp) + d * np.log(n) if d > 1 else np.inf

@@ -1,11 +1,11 @@
-"""What is known so far about the boundary θ·φ(x) = 0 of one unit above the known layers.
+"""The knowledge so far of the boundary θ·φ(x) = 0 of one unit above the known layers.
 
 Every answer gives linear equations for θ (f,), each with a standard error. They are stored as square-root information,
 
     R θ = z + ε,   ε ~ N(0, I):    θ̂ = R⁻¹ z,    Cov θ = R⁻¹ R⁻ᵀ,
 
-beginning with R = I / wide. The scale of θ is fixed by giving the normal at the first point length one, and means
-nothing: the errors of a row are taken across θ̂.
+beginning with R = I / wide. The length of θ has no meaning; it is fixed by a normal of length one at the first point.
+So the errors of a row are those orthogonal to θ̂.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Boundary:
 
     @classmethod
     def unknown(cls, f: int, jump: float, options: DeepOptions) -> Boundary:
-        """Return a boundary of which nothing is known."""
+        """Return a boundary about which nothing is known."""
         return cls(np.eye(f) / options.wide, np.zeros(f), jump, options)
 
     @cached_property
@@ -63,7 +63,7 @@ class Boundary:
 
     @cached_property
     def unseen(self) -> np.ndarray:
-        """Which weights (f,) the equations do not determine; the bias follows from any one point."""
+        """A mask (f,) of the weights that the equations do not determine; the bias follows from any one point."""
         mask = np.asarray(np.linalg.norm(self.root, axis=1) > self.options.unseen)
         mask[-1] = False
         return mask
@@ -82,7 +82,7 @@ class Boundary:
         return np.asarray(np.linalg.norm(phi @ self.root, axis=1))
 
     def knows(self, phi: np.ndarray) -> bool:
-        """Return whether φ·θ is known for the change φ (f,) of the features along a unit direction."""
+        """Return whether the equations determine φ·θ, for a change φ (f,) of the features."""
         return float(self.spread(phi[None])[0]) < self.options.known
 
     def with_equations(self, rows: np.ndarray, values: np.ndarray, sigma: np.ndarray) -> Boundary:
@@ -100,14 +100,14 @@ class Boundary:
         )
 
     def merged(self, other: Boundary, factor: float) -> Boundary:
-        """Return the boundary known from both sets of equations; the other one's θ is `factor` times this one's."""
+        """Return the boundary known from both sets of equations; the other's θ is `factor` times this one's."""
         f = len(self.z)
         ours, theirs = np.column_stack([self.R, self.z]), np.column_stack([factor * other.R, other.z])
         T = triangle(np.vstack([ours, theirs]))
         return replace(self, R=T[:f, :f], z=T[:f, f])
 
     def forgetting(self, mask: np.ndarray) -> Boundary:
-        """Return the boundary as if nothing had been measured of some weights, by a mask (f,)."""
+        """Return the boundary without all information on the weights in a mask (f,)."""
         K = np.hstack([self.root, self.options.wide * np.eye(len(self.z))[:, mask]])
         R = triangle(np.linalg.inv(triangle(K.T).T))
         return replace(self, R=R, z=R @ self.theta)
@@ -123,10 +123,11 @@ class Boundary:
 def start_boundary(
     cell: Cell, x: np.ndarray, normal: np.ndarray, jump: float, sigma: float, place: float, options: DeepOptions
 ) -> tuple[Boundary, float]:
-    """Return the boundary through the point x with a given unit normal, and how badly both fit the cell.
+    """Return the boundary through the point x with a given unit normal, and how badly the cell's equations contradict
+    it.
 
     The equations are Φᵀθ = normal and φ(x)·θ = 0, with standard errors `sigma` of the normal's components and `place`
-    of the point. The disagreement is the root mean square of the residuals over these.
+    of the point. The contradiction is the root mean square of the residuals over these errors.
     """
     phi = cell.Phi @ x + cell.phi0
     # A distant point has no more weight than the normal.

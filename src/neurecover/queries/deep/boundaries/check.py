@@ -1,13 +1,13 @@
-"""A test whether a boundary holds everywhere, and a correction of its weights.
+"""Test whether a boundary holds everywhere, and correct its weights.
 
 A unit of the layer just above the known ones has a boundary θ·φ(x) = 0 that holds everywhere. The boundary of a deeper
-unit bends at unknown units, so at distant points of θ·φ(x) = 0 its kink is gone. That is the test: at random points of
+unit bends at unknown units, so at distant points of θ·φ(x) = 0 it has no kink. That is the test: at random points of
 the boundary the oracle must have a kink. Units above may hide it, but only if all of them are inactive, and then the
 oracle is constant: a point where it is linear but not constant is evidence against the boundary.
 
-The kinks found on the way lie at x* with φ(x*)·θ = 0, each with its own standard error, and far apart: they determine θ
-better than the gradients it was first computed from. Points are chosen for what θ is still uncertain about, by a
-pivoted QR factorisation of φ K / σ with K Kᵀ = Cov θ, where the kink is expected within the radius of a segment.
+The kinks found in the test lie at x* with φ(x*)·θ = 0, each with its own standard error, and far apart: they determine
+θ better than the gradients it was first computed from. The points are those where θ is still uncertain and the kink is
+expected within the radius of a segment, by a pivoted QR factorisation of φ K / σ with K Kᵀ = Cov θ.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Evidence:
 
     @classmethod
     def none(cls, f: int) -> Evidence:
-        """Return no evidence about a boundary of f weights."""
+        """Return the empty evidence about a boundary of f weights."""
         return cls(np.zeros((0, f)), np.zeros(0))
 
     def __add__(self, other: Evidence) -> Evidence:
@@ -49,9 +49,9 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """A boundary corrected by its kinks, and how many of them show each weight, `shown` (f,).
+    """A boundary corrected by its kinks, and the effective number of kinks that show each weight, `shown` (f,).
 
-    That is Σ(φ/σ)² over its largest term: where one kink outweighs the others, these do not tell whether it is right.
+    That number is Σ(φ/σ)² over its largest term. If one kink outweighs the others, the others cannot confirm it.
     """
 
     boundary: Boundary
@@ -110,9 +110,10 @@ def correct_boundary(
 def find_unconfirmed(
     box: Box, known: KnownLayers, found: Corrected, unseen: np.ndarray, x: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return which weights (f,) rest on one kink, which may have been another unit's, and are not confirmed by others.
+    """Return a mask (f,) of the weights that rest on one kink, which may be another unit's, and that no other kink
+    confirms.
 
-    Where the feature of such a weight is active the boundary has its kinks at other places if the weight is wrong.
+    If such a weight is wrong, the kinks of the boundary are elsewhere at the points where its feature is active.
     """
     options = box.options.deep
     few = ~unseen & (found.shown < options.shown_least)
@@ -184,7 +185,9 @@ def boundary_errors(known: KnownLayers, boundary: Boundary, unseen: np.ndarray, 
 
 @dataclass(frozen=True, eq=False)
 class KinkTest:
-    """Whether the oracle has the predicted kink at each point or clearly none; its place along the normal, and σ."""
+    """For every point: whether the oracle has the predicted kink, or clearly none, and its position along the normal
+    with σ.
+    """
 
     hit: np.ndarray
     none: np.ndarray

@@ -29,8 +29,9 @@ def nearby_reaches(box: Box, x: np.ndarray, sigma: float, jump: float) -> tuple[
 def refine_nearby(
     box: Box, known: KnownLayers, boundary: Boundary, x: np.ndarray, reach: float, rng: np.random.Generator
 ) -> Boundary | None:
-    """Return the boundary refined by kinks about `reach` away from x, in all directions along it; None if most are
-    missing.
+    """Refine the boundary by kinks at a distance of about `reach` from x, in all directions along it.
+
+    Returns None if most of the kinks are missing.
     """
     options = box.options.deep
     cell = known.cell_at(x)
@@ -65,7 +66,7 @@ def refine_nearby(
 
 
 def _free_ways(values: np.ndarray, speeds: np.ndarray) -> np.ndarray:
-    """Return how far (n,) one can go before a known unit changes, from its values (K,) or (n, K) at speeds (n, K)."""
+    """Return the distance (n,) to the first change of a known unit, from its values (K,) or (n, K) at speeds (n, K)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ways = np.abs(values / speeds)
     return np.asarray(np.min(np.where(np.isnan(ways), np.inf, ways), axis=1, initial=np.inf))

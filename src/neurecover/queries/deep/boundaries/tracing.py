@@ -123,7 +123,9 @@ class _Walk:
         return None
 
     def learn(self, here: _Position, crossing: _Crossing) -> tuple[Boundary | None, _Position | None]:
-        """Measure the weight on the unit that is crossed, by kinks before and behind it; None if one is missing."""
+        """Measure the weight on the crossed unit by kinks before and behind it; the boundary is None if a kink is
+        missing.
+        """
         options = self.known.options
         flipped = here.positive.copy()
         flipped[crossing.unit] ^= True
@@ -207,8 +209,9 @@ class _Walk:
     def _free_way(
         old: np.ndarray, q: np.ndarray, new: np.ndarray, u: np.ndarray, n: np.ndarray, reach: float, crossing: _Crossing
     ) -> float:
-        """Return how far queries can go before and behind the crossing without meeting another known unit, with values
-        q there.
+        """Return the distance that queries may go before and behind the crossing without reaching another known unit.
+
+        The known units have the values q there.
         """
         speed = np.maximum(np.abs(old @ u) + reach * np.abs(old @ n), np.abs(new @ u) + reach * np.abs(new @ n))
         with np.errstate(divide="ignore", invalid="ignore"):

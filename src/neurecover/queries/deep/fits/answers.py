@@ -1,4 +1,4 @@
-"""Random queries and their answers, made once and used for every fit, with what a network may be off by at each."""
+"""Random queries with their answers, made once and used by every fit, and the error that a network may have at each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Answers:
             self._add(find_extreme_points(known, n, self._rng))
 
     def ensure_sides(self, n: int, known: KnownLayers, units: tuple[Unit, ...]) -> None:
-        """Query points beside the boundaries of units that fewer than n answers show active, or inactive."""
+        """Query points next to the boundaries of units that fewer than n answers show active, or inactive."""
         for unit in units:
             side = known.features(self.X) @ unit.theta > 0.0
             missing = n - min(int(np.count_nonzero(side)), int(np.count_nonzero(~side)))

@@ -1,7 +1,8 @@
-"""One more unit of the last hidden layer, from what a network leaves over.
+"""Find one further unit of the last hidden layer from the residuals of a network.
 
-Where the network lacks one unit, its residual is a relu(θ·φ) + (α·φ), the affine part being what the other units have
-made up for: a regression on φ and on φ where θ·φ > 0, repeated until the same answers are on that side.
+If the network lacks one unit, its residual is a relu(θ·φ) + (α·φ), where the affine part is what the other units have
+compensated. A regression on φ, and on φ where θ·φ > 0, is repeated until the set of answers with θ·φ > 0 no longer
+changes.
 """
 
 from __future__ import annotations

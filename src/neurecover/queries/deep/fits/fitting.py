@@ -30,9 +30,10 @@ from neurecover.solve.deadline import Deadline
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """An output layer that fits most answers, or all if `exact`; `ends` are of a line that may cross a missing unit.
+    """An output layer that fits most answers, or all if `exact`; `ends` are those of a line that may cross a missing
+    unit.
 
-    `faint` is one more unit that explains wrong answers.
+    `faint` is a further unit that explains the answers which are not fitted.
     """
 
     output: Output | None = None
@@ -84,7 +85,7 @@ def fit_on_top(level: Level, answers: Answers, rng: np.random.Generator, before:
 
 
 def _chase(output: Output, level: Level, chases: int, rng: np.random.Generator) -> Fit:
-    """Return an exact fit; where it has always-active units, also a line to where these would switch off."""
+    """Return an exact fit; if it has always-active units, add a line to where these would switch off."""
     if not output.always_on or chases >= level.known.options.chases:
         return Fit(output, True)
     slope = output.rest[:, int(np.abs(output.rest).sum(axis=0).argmax())]
@@ -98,9 +99,10 @@ def _polish(network: DeepNetwork, answers: Answers, deadline: Deadline) -> DeepN
 
 
 def polish_on_most(network: DeepNetwork, answers: Answers, deadline: Deadline) -> tuple[DeepNetwork, np.ndarray]:
-    """Return the network fitted to most answers, and which it does not reproduce; a few of them are forgiven.
+    """Fit the network to most answers; return it and a mask of the answers that it does not reproduce, which may be a
+    few.
 
-    Least absolute residuals, by weights 1/|r| down to what is usual.
+    The fit has the least absolute residuals, by weights 1/|r| for residuals above the usual size.
     """
     options, X, Y = answers.box.options.deep, answers.X, answers.Y
     if not answers.box.coarse:
@@ -125,7 +127,7 @@ def polish_on_most(network: DeepNetwork, answers: Answers, deadline: Deadline) -
 
 @dataclass(frozen=True, eq=False)
 class Faint:
-    """One more unit, the network that has it, and whether this reproduces all answers."""
+    """A further unit, the network that includes it, and whether this network reproduces all answers."""
 
     unit: Unit
     network: DeepNetwork
@@ -133,11 +135,12 @@ class Faint:
 
 
 def add_faint_unit(network: DeepNetwork, n_units: int, answers: Answers, deadline: Deadline) -> Faint | None:
-    """Return one more unit that explains answers which the network does not reproduce; None if there is none.
+    """Find a further unit that explains answers which the network does not reproduce; None if there is none.
 
-    `network` is fitted to most answers: beside n units it may have always-active ones in the place of the one that is
-    missing. The other signs then are those with which fewest of these are left, and are solved for anew. A unit
-    explains answers if twice as many as it has weights are reproduced with it alone: chance does not do that.
+    `network` is fitted to most answers: in addition to its n units it may have always-active ones in place of the
+    missing one. The signs of the other units are then those that leave the fewest always-active units, and all weights
+    are solved for again. A unit counts as found if at least twice as many answers as it has weights are reproduced only
+    with it, which chance does not achieve.
     """
     options, X, Y = answers.box.options.deep, answers.X, answers.Y
     off = np.abs(network(X) - Y).max(axis=1) / answers.noise
@@ -164,9 +167,10 @@ def add_faint_unit(network: DeepNetwork, n_units: int, answers: Answers, deadlin
 def _confirm(
     network: DeepNetwork, number: int, unit: Unit, answers: Answers, deadline: Deadline
 ) -> tuple[Unit, DeepNetwork] | None:
-    """Return a unit and the network fitted to more answers beside its boundary; None if these contradict the unit.
+    """Fit a unit and the network to more answers next to its boundary; return both, or None if these contradict the
+    unit.
 
-    A unit that few answers show is fitted to them whatever they are.
+    Without further answers, a unit that few answers show would fit them in any case.
     """
     options = answers.box.options.deep
     before, found = len(answers.X), unit
@@ -186,6 +190,6 @@ def _confirm(
 
 
 def find_wrong(network: DeepNetwork, answers: Answers) -> np.ndarray:
-    """Return which answers (n,) the network does not reproduce; none if they are few, beside kinks."""
+    """Return a mask (n,) of the answers that the network does not reproduce; none if they are few and next to kinks."""
     wrong = find_failures(network, answers.X, answers.Y, answers.allowed)
     return np.zeros_like(wrong) if are_forgiven(network, answers, wrong) else wrong

@@ -22,8 +22,8 @@ from neurecover.queries.deep.cells import KnownLayers
 class Output:
     """The whole network, the residual of the fit relative to the answers, and the number of always-active units.
 
-    `rest` (k_m, p) is ρ, what these units add to the slopes in the values h below them; `bare` is the network without
-    them.
+    `rest` (k_m, p) is ρ, the slopes that the always-active units add in the values h of the layer below; `bare` is the
+    network without these units.
     """
 
     network: DeepNetwork
@@ -34,7 +34,7 @@ class Output:
 
 
 def n_answers_needed(known: KnownLayers, n_units: int) -> int:
-    """Return how many answers make the fit a test."""
+    """Return how many answers a fit needs so that it can be tested by them."""
     below = len(known.layers[-1][1]) if known.layers else known.n_inputs
     return int(2.5 * (n_units + below + 1)) + 30
 
@@ -132,7 +132,7 @@ def answer_sizes(Y: np.ndarray) -> np.ndarray:
 
 
 def find_failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Return which answers (n,) the network does not reproduce within `allowed` (n,)."""
+    """Return a mask (n,) of the answers that the network does not reproduce within `allowed` (n,)."""
     return np.asarray(np.abs(network(X) - Y).max(axis=1) > allowed)
 
 

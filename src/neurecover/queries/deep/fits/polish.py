@@ -38,7 +38,7 @@ _BLOCK = 2**22  # numbers of a Jacobian in memory at a time: 32 MB
 
 @dataclass(frozen=True, eq=False)
 class Polished:
-    """The best network and its residuals; `formed` says that JᵀJ was."""
+    """The best network of a fit and its residuals; `formed` says whether JᵀJ was formed as a matrix."""
 
     network: DeepNetwork
     formed: bool

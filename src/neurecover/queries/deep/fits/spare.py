@@ -1,9 +1,9 @@
-"""Units of the last hidden layer that are active at every answer, and that the answers do not call for.
+"""Find always-active units of the last hidden layer that the answers do not require.
 
 An affine part of the output layer is written as always-active units. Each is left out in turn, or all are replaced by
-one, the others fitted anew: if every answer is still reproduced, the network without it is kept. A unit that is
-inactive at every answer is never left out: no answer says anything about it. In exact answers units of any layer may be
-spare.
+one, and the others are fitted again: if every answer is still reproduced, the network without it is kept. A unit that
+is inactive at every answer is never left out, because no answer depends on it. If answers are exact, units of any layer
+may prove unnecessary.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from neurecover.solve.deadline import Deadline
 
 
 def _always(network: DeepNetwork, X: np.ndarray) -> np.ndarray:
-    """Return which units (k,) of the last hidden layer are active at every point."""
+    """Return a mask (k,) of the units of the last hidden layer that are active at every point."""
     return np.asarray((network.hidden(X)[-1] > 0.0).all(axis=0))
 
 
 def are_forgiven(network: DeepNetwork, answers: Answers, wrong: np.ndarray) -> bool:
-    """Return whether the answers `wrong` (n,) are few, and no farther off than answers beside a kink may be."""
+    """Return whether the answers `wrong` (n,) are few, with errors no larger than answers next to a kink may have."""
     options = answers.box.options.deep
     if np.count_nonzero(wrong) > options.forgiven * len(wrong):
         return False
@@ -35,7 +35,7 @@ def are_forgiven(network: DeepNetwork, answers: Answers, wrong: np.ndarray) -> b
 
 
 def drop_spare_units(network: DeepNetwork, answers: Answers, deadline: Deadline) -> DeepNetwork:
-    """Return the network without the always-active units that the answers do not call for."""
+    """Return the network without the always-active units that the answers do not require."""
     options, X, Y = answers.box.options.deep, answers.X, answers.Y
     for _ in range(options.spare_rounds):
         for trial in _candidates(network, X, options.spare_rank):

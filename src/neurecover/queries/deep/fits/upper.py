@@ -73,12 +73,12 @@ def _search(known: KnownLayers, answers: Answers, rng: np.random.Generator, dead
 
 
 def _fits(network: DeepNetwork, answers: Answers) -> bool:
-    """Return whether the network reproduces all answers but those beside kinks."""
+    """Return whether the network reproduces all answers except those next to kinks."""
     return are_forgiven(network, answers, find_failures(network, answers.X, answers.Y, answers.allowed))
 
 
 def _drop_doubtful(fitted: Polished, answers: Answers, rng: np.random.Generator, deadline: Deadline) -> Polished:
-    """Return the network without units that the answers hardly determine and do not call for, the worst ones first."""
+    """Remove units that the answers hardly determine and do not require, the least determined first."""
     options = answers.box.options.deep
     for _ in range(fitted.network.n_hidden[-1] - 1):
         network = fitted.network
