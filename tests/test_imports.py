@@ -33,6 +33,8 @@ ORDER = (
     "excerpt",
     "queried",
     "inference",
+    "wording",
+    "estimate",
     "results",
     "algorithms",
     "queries",

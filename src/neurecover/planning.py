@@ -27,10 +27,10 @@ from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import estimate
 from neurecover.random import RandomStateLike, as_generator
-from neurecover.results import in_columns
 from neurecover.simulate import distribution, sample, teacher
 from neurecover.simulate.inputs import Distribution
 from neurecover.statistics import InformationSums
+from neurecover.wording import in_columns
 
 LIMITS = CertificateOptions()
 

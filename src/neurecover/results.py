@@ -1,14 +1,10 @@
-"""The results: a network with its certificate and its history, or an algorithm's own estimate."""
+"""The result of a recovery: a network with its certificate and its history."""
 
 from __future__ import annotations
 
 import json
-import platform
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -17,99 +13,20 @@ from neurecover import inference
 from neurecover.activations import Activation
 from neurecover.certificate import Certificate, Check, Likelihood, ParameterArrays, advice
 from neurecover.certificate.verdict import MEANING
-from neurecover.data import Whitening
+from neurecover.estimate import Estimate, Stage, from_record, with_prefix
 from neurecover.excerpt import Excerpt
-from neurecover.models import Composite, Model, from_arrays, read_npz, write_npz
+from neurecover.models import Model, from_arrays, read_npz, write_npz
 from neurecover.queried import Queried
+from neurecover.wording import describe, in_columns, versions
 
 if TYPE_CHECKING:  # optional libraries, imported only when used
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
 M_co = TypeVar("M_co", bound=Model, covariant=True)
-LINE, LABEL = 88, 12  # characters of the lines of a summary, and of the labels before them
 REASONS = 3  # reasons in a summary: nobody reads more; `verbose` gives all
 
 __all__ = ["Certificate", "Check", "Estimate", "Excerpt", "Recovery", "Stage", "versions"]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One step of a recovery.
-
-    Attributes
-    ----------
-    name : str
-        The name of the step.
-    seconds : float
-        Its duration.
-    detail : str
-        Its outcome.
-
-    Examples
-    --------
-    >>> from neurecover import Stage
-    >>> Stage("read", 0.1, "500 samples").name
-    'read'
-    """
-
-    name: str
-    seconds: float
-    detail: str
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An algorithm's own answer, before any refinement.
-
-    Attributes
-    ----------
-    network : Network, DeepNetwork, Composite or None
-        The network found; None if none was.
-    notes : tuple of str
-        Figures of the estimate, or the reason why there is no network.
-    details : object
-        The algorithm's own record, a frozen dataclass with named fields (tensors, spectra, masks, ratios), in whitened
-        coordinates z of zero mean and unit covariance.
-    starts : tuple of ndarray of shape (m, D)
-        Further hidden weights from which a descent may start, in the same coordinates.
-    whitening : Whitening or None
-        The map to these coordinates: z = (x − mean) matrix, so that W_x = W_z matrixᵀ; None if the samples were not
-        whitened.
-    method, form : str
-        The algorithm and its form.
-    seconds : float
-        The duration.
-
-    Examples
-    --------
-    >>> import neurecover as nr
-    >>> truth = nr.simulate.teacher(4, 2, random_state=0)
-    >>> found = nr.estimate(*nr.simulate.sample(truth, 20_000, random_state=0), n_hidden=2, random_state=0)
-    >>> found.method, found.network.n_hidden
-    ('hermite', 2)
-    """
-
-    network: Model | None
-    notes: tuple[str, ...] = ()
-    starts: tuple[np.ndarray, ...] = field(default=(), repr=False)
-    details: Any = field(default=None, repr=False)
-    method: str = ""
-    form: str = "best"
-    seconds: float = 0.0
-    whitening: Whitening | None = field(default=None, repr=False)
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Return the summary as pairs (label, text); the label is empty if the row continues the previous one."""
-        rows = [("method", f"{self.method} ({self.form}), {self.seconds:.2f} s"), ("network", describe(self.network))]
-        rows += [("notes" if i == 0 else "", note) for i, note in enumerate(self.notes)]
-        if self.details is not None:
-            rows.append(("details", f"{type(self.details).__name__}: {', '.join(vars(self.details))}"))
-        return rows
-
-    def summary(self) -> str:
-        """Return a few lines for a person."""
-        return in_columns(self.rows())
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,9 +82,17 @@ class Recovery(Generic[M_co]):
         return f"<Recovery: {self.certificate.verdict}, {describe(self.network)}, {self.method}, {self.seconds:.2f} s>"
 
     def rows(self, verbose: bool = False) -> list[tuple[str, str]]:
-        """Return the summary as pairs (label, text); the label is empty if the row continues the previous one.
+        """Return the summary as rows of two columns.
 
-        With `verbose` it has all reasons and the stages of the run, else only the first few reasons.
+        Parameters
+        ----------
+        verbose : bool, default=False
+            Whether to give all reasons and the stages of the run; else only the first three reasons.
+
+        Returns
+        -------
+        list of (str, str)
+            Pairs of label and text; the label is empty if the row continues the previous one.
         """
         certificate = self.certificate
         rows = [
@@ -200,11 +125,54 @@ class Recovery(Generic[M_co]):
         ]
 
     def summary(self, verbose: bool = False) -> str:
-        """Return a few lines for a person: verdict, network, what to try, and why; everything with `verbose`."""
+        """Return the verdict, the network, what to try and why, as text.
+
+        Parameters
+        ----------
+        verbose : bool, default=False
+            Whether to give all reasons and the stages of the run; else only the first three reasons.
+
+        Returns
+        -------
+        str
+            A few lines, of up to 88 characters.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> truth = nr.simulate.teacher(3, 2, random_state=0)
+        >>> r = nr.recover(*nr.simulate.sample(truth, 500, noise=0.1, random_state=0), n_hidden=2, random_state=0)
+        >>> print(r.summary().splitlines()[0])
+        verdict      statistical: every weight has a standard error that holds
+        """
         return in_columns(self.rows(verbose))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the outputs (n, p) at X and, with `return_std`, their standard errors, not counting sample noise."""
+        """Return the network's outputs.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            The inputs.
+        return_std : bool, default=False
+            Whether to return standard errors too; the verdict must then be statistical.
+
+        Returns
+        -------
+        Y : ndarray of shape (n, p)
+            The outputs.
+        error : ndarray of shape (n, p)
+            Their standard errors, if asked for. They do not include the noise of a further sample.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> truth = nr.simulate.teacher(3, 2, random_state=0)
+        >>> r = nr.recover(*nr.simulate.sample(truth, 500, noise=0.1, random_state=0), n_hidden=2, random_state=0)
+        >>> Y, error = r.predict([[0.0, 1.0, 0.5]], return_std=True)
+        >>> Y.shape, bool(error[0, 0] < 0.05)
+        ((1, 1), True)
+        """
         X = np.asarray(X, dtype=np.float64)
         if not return_std:
             return self.network(X)
@@ -213,57 +181,202 @@ class Recovery(Generic[M_co]):
         )
 
     def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
-        """Return prediction intervals (n, p, 2), which contain new samples' outputs at X with probability `level`."""
+        """Return intervals that hold the outputs of further samples, noise included.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            The inputs.
+        level : float, default=0.95
+            The probability with which an interval holds an output.
+
+        Returns
+        -------
+        ndarray of shape (n, p, 2)
+            The lower and the upper ends.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> truth = nr.simulate.teacher(3, 2, random_state=0)
+        >>> r = nr.recover(*nr.simulate.sample(truth, 500, noise=0.1, random_state=0), n_hidden=2, random_state=0)
+        >>> r.predict_interval([[0.0, 1.0, 0.5]]).shape
+        (1, 1, 2)
+        """
         Y, error = self.predict(X, return_std=True)
         spread = np.hypot(error, np.sqrt(self.certificate.noise_variance or 0.0))
         return inference.intervals(Y.ravel(), spread.reshape(-1, 1), level).reshape(*Y.shape, 2)
 
     def parameter_names(self) -> list[str]:
-        """Return the names of the weights in the order of `covariance`: W[unit, input], b[unit], A[output, unit], …"""
+        """Return the names of the weights, in the order of `covariance`.
+
+        Returns
+        -------
+        list of str
+            W[unit, input], b[unit], A[output, unit], …, with the names of the columns where they are known.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> truth = nr.simulate.teacher(3, 2, random_state=0)
+        >>> r = nr.recover(*nr.simulate.sample(truth, 500, noise=0.1, random_state=0), n_hidden=2, random_state=0)
+        >>> r.parameter_names()[:2]
+        ['W[0, x0]', 'W[0, x1]']
+        """
         known = (self.excerpt.input_names, self.excerpt.output_names) if self.excerpt is not None else (None, None)
         return inference.parameter_names(self.network, *known)
 
     def conf_int(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
-        """Return the confidence interval of every weight by its name; the verdict must be statistical."""
+        """Return the confidence interval of every weight; the verdict must be statistical.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            The probability with which an interval holds the true weight.
+
+        Returns
+        -------
+        dict of str to (float, float)
+            The lower and the upper end by the names of `parameter_names`.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> truth = nr.simulate.teacher(3, 2, random_state=0)
+        >>> r = nr.recover(*nr.simulate.sample(truth, 500, noise=0.1, random_state=0), n_hidden=2, random_state=0)
+        >>> low, high = r.conf_int(0.99)["b[0]"]
+        >>> bool(low < r.network.b[0] < high)
+        True
+        """
         root, values = inference.covariance_root(self.certificate), inference.values_of(self.network)
         ends = inference.intervals(values, root, level)
         return {name: (float(low), float(high)) for name, (low, high) in zip(self.parameter_names(), ends)}
 
     def covariance(self) -> np.ndarray:
-        """Return the covariance (P, P) of the weights in the order of their names; the verdict must be statistical."""
+        """Return the covariance of the weights; the verdict must be statistical.
+
+        Returns
+        -------
+        ndarray of shape (P, P)
+            In the order of `parameter_names`.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> truth = nr.simulate.teacher(3, 2, random_state=0)
+        >>> r = nr.recover(*nr.simulate.sample(truth, 500, noise=0.1, random_state=0), n_hidden=2, random_state=0)
+        >>> r.covariance().shape == (len(r.parameter_names()),) * 2
+        True
+        """
         root = inference.covariance_root(self.certificate)
         return np.asarray(root @ root.T)
 
     def test(self, hypotheses: Any, value: Any = 0.0) -> inference.WaldTest:
-        """Test linear hypotheses on the weights jointly [Wald 1943].
+        """Test linear hypotheses on the weights jointly [1]_; the verdict must be statistical.
 
-        `hypotheses` is the name of a weight, a dict of names and coefficients, a list of these, or a matrix (q, P).
-        `value` is the value of these combinations under the hypothesis.
+        Parameters
+        ----------
+        hypotheses : str, dict, list or array_like of shape (q, P)
+            The name of a weight, a dict of names and coefficients, a list of these, or a matrix.
+        value : float or array_like of shape (q,), default=0.0
+            The value of these combinations under the hypothesis.
+
+        Returns
+        -------
+        WaldTest
+            `statistic`, `degrees`, `p_value`.
+
+        References
+        ----------
+        .. [1] A. Wald, "Tests of statistical hypotheses concerning several parameters when the number of observations
+           is large", Transactions of the AMS 54, 1943.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> truth = nr.simulate.teacher(3, 2, random_state=0)
+        >>> r = nr.recover(*nr.simulate.sample(truth, 500, noise=0.1, random_state=0), n_hidden=2, random_state=0)
+        >>> bool(r.test("A[y0, 0]").p_value < 1e-6)  # is unit 0 there?
+        True
         """
         root, values = inference.covariance_root(self.certificate), inference.values_of(self.network)
         return inference.wald_test(values, root, inference.hypothesis_rows(hypotheses, self.parameter_names()), value)
 
     def compare_models(self, other: Recovery[Model]) -> inference.ModelComparison:
-        """Compare with another network fitted to the same samples: AIC, BIC, and the likelihood ratio if nested."""
+        """Compare with another network that was fitted to the same samples.
+
+        Parameters
+        ----------
+        other : Recovery
+            The result to compare with.
+
+        Returns
+        -------
+        ModelComparison
+            The differences in AIC and BIC, and the likelihood ratio if one model contains the other.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> X, Y = nr.simulate.sample(nr.simulate.teacher(3, 2, random_state=0), 500, noise=0.1, random_state=0)
+        >>> two, three = (nr.recover(X, Y, n_hidden=k, random_state=0) for k in (2, 3))
+        >>> bool(two.compare_models(three).bic[0] < two.compare_models(three).bic[1])
+        True
+        """
         return inference.compare_models(self.certificate, other.certificate, (self.network, other.network))
 
     def to_html(self, path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None) -> None:
-        """Write a report as a self-contained HTML file: verdict, checks, weights, units, fit, residuals, stages.
+        """Write a report as one HTML file that loads nothing from outside.
 
-        The network is compared with `truth`, if given, and tested on samples X, Y, or X alone as a path or data source.
+        Parameters
+        ----------
+        path : path
+            The file to write.
+        truth : Network, DeepNetwork, Composite or None, default=None
+            The true network, to compare with.
+        X, Y : array_like or None, default=None
+            Further samples to test the network on; X alone may be a path or a data source.
+
+        Examples
+        --------
+        >>> r.to_html("report.html", truth=truth)  # doctest: +SKIP
         """
         from neurecover.report import write_report
 
         write_report(self, path, truth, X, Y)
 
     def to_frame(self) -> DataFrame:
-        """Return a row per weight: layer, unit, weight, estimate, standard_error, low and high (95 %), determined."""
+        """Return a table with a row per weight.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The columns are layer, unit, weight, estimate, standard_error, low, high (of 95 %) and determined.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> truth = nr.simulate.teacher(3, 2, random_state=0)
+        >>> r = nr.recover(*nr.simulate.sample(truth, 500, noise=0.1, random_state=0), n_hidden=2, random_state=0)
+        >>> len(r.to_frame()) == r.network.n_parameters
+        True
+        """
         from neurecover.report import weights_frame
 
         return weights_frame(self)
 
     def plot(self) -> Figure:
-        """Draw the weights, the fit on held-out samples, its residuals and the singular values of the layers."""
+        """Draw the weights, the fit on held-out samples, its residuals and the singular values of the layers.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure; it is not shown.
+
+        Examples
+        --------
+        >>> r.plot().savefig("recovery.png")  # doctest: +SKIP
+        """
         from neurecover.report import overview
 
         return overview(self)
@@ -274,7 +387,17 @@ class Recovery(Generic[M_co]):
         return in_notebook("recovery", self)
 
     def save(self, path: str | Path) -> None:
-        """Write an `.npz` file; `neurecover.load` reads the network from it, `Recovery.load` the whole result."""
+        """Write an `.npz` file; `neurecover.load` reads the network from it, `Recovery.load` the whole result.
+
+        Parameters
+        ----------
+        path : path
+            The file to write.
+
+        Examples
+        --------
+        >>> r.save("recovery.npz")  # doctest: +SKIP
+        """
         certificate, estimate = self.certificate, self.estimate
         record: dict[str, Any] = {
             "method": self.method,
@@ -295,7 +418,7 @@ class Recovery(Generic[M_co]):
             facts = {name: getattr(estimate, name) for name in ("notes", "method", "form", "seconds")}
             record["estimate"] = facts | {"n_starts": len(estimate.starts)}
             arrays |= {f"start_{i}": start for i, start in enumerate(estimate.starts)}
-            if estimate.network is not None and _can_be_saved(estimate.network):
+            if estimate.network is not None and getattr(estimate.network, "can_be_saved", True):
                 arrays |= {f"estimate_{name}": value for name, value in estimate.network.to_arrays().items()}
         if certificate.standard_errors is not None:
             arrays |= {f"error_{name}": value for name, value in certificate.standard_errors.items()}
@@ -309,14 +432,32 @@ class Recovery(Generic[M_co]):
 
     @classmethod
     def load(cls, path: str | Path, activation: Activation | None = None) -> Recovery[Model]:
-        """Read a file written by `save`; an activation made by `Activation.from_function` has to be passed in."""
+        """Read a file that `save` wrote.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        activation : Activation or None, default=None
+            The activation, if it was made by `Activation.from_function`: files hold names, not functions.
+
+        Returns
+        -------
+        Recovery
+            The result as it was saved, without the estimate's details.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> r = nr.Recovery.load("recovery.npz")  # doctest: +SKIP
+        """
         arrays = read_npz(path)
         network: Any = from_arrays(arrays, path, activation)
         if "recovery" not in arrays:
             raise ValueError(f"{path} holds a network but no recovery. Read it with neurecover.load instead.")
         try:
             record = json.loads(str(arrays["recovery"]))
-            errors = _with_prefix(arrays, "error_")
+            errors = with_prefix(arrays, "error_")
             certificate = Certificate(
                 tuple(Check(**check) for check in record["checks"]),
                 record["holdout_mse"],
@@ -329,8 +470,8 @@ class Recovery(Generic[M_co]):
                 Likelihood(**record["likelihood"]) if record.get("likelihood") else None,
             )
             stages = tuple(Stage(**stage) for stage in record["stages"])
-            estimate = _estimate(record.get("estimate"), arrays, path, activation)
-            shown = _with_prefix(arrays, "excerpt_")
+            estimate = from_record(record.get("estimate"), arrays, path, activation)
+            shown = with_prefix(arrays, "excerpt_")
             asked = record.get("queried")  # files of earlier releases have none
             return cls(
                 network,
@@ -342,68 +483,10 @@ class Recovery(Generic[M_co]):
                 record["n_queries"],
                 Excerpt.from_arrays(shown) if shown else None,
                 record.get("versions", {}),  # files of release 0.1 have none
-                None if asked is None else Queried.from_saved(asked, _with_prefix(arrays, "queried_")),
+                None if asked is None else Queried.from_saved(asked, with_prefix(arrays, "queried_")),
             )
         except (KeyError, TypeError, json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"{path} holds a recovery that this release cannot read ({error}).") from None
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of the libraries that a result depends on, by name."""
-    return dict(_installed())
-
-
-@cache
-def _installed() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in ("neurecover", "numpy", "scipy"):
-        try:
-            found[name] = version(name)  # reads and parses a file
-        except PackageNotFoundError:  # not installed: run from the source tree
-            continue
-    return found
-
-
-def in_columns(rows: list[tuple[str, str]]) -> str:
-    """Format rows (label, text) as two columns, with the text wrapped."""
-    lines = []
-    for label, text in rows:
-        first, *others = wrap(text, LINE - LABEL - 1, break_long_words=False, break_on_hyphens=False) or [""]
-        lines += [f"{label:<{LABEL}} {first}", *(f"{'':<{LABEL}} {other}" for other in others)]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def describe(network: Model | None) -> str:
-    """Return the size of a network in words."""
-    if network is None:
-        return "none"
-    hidden = network.n_hidden
-    units = f"{'-'.join(map(str, hidden))} hidden units" if isinstance(hidden, tuple) else _count(hidden, "hidden unit")
-    if isinstance(network, Composite):
-        upper = f" below {type(network.upper).__name__}"
-    else:
-        upper = "" if network.C is None else " and an affine term"
-    inputs, outputs = _count(network.n_inputs, "input"), _count(network.n_outputs, "output")
-    return f"{inputs}, {units} ({network.activation}){upper}, {outputs}"
-
-
-def _estimate(
-    record: dict[str, Any] | None, arrays: dict[str, np.ndarray], path: str | Path, activation: Activation | None
-) -> Estimate | None:
-    if record is None:
-        return None
-    stored = _with_prefix(arrays, "estimate_")
-    starts = tuple(arrays[f"start_{i}"] for i in range(record["n_starts"]))
-    estimate = Estimate(from_arrays(stored, path, activation) if stored else None, tuple(record["notes"]), starts)
-    return replace(estimate, method=record["method"], form=record["form"], seconds=record["seconds"])
-
-
-def _with_prefix(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-
-
-def _can_be_saved(network: Model) -> bool:
-    return not isinstance(network, Composite) or network.can_be_saved
 
 
 def _plain(value: Any) -> Any:
@@ -413,7 +496,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -60,15 +60,17 @@ def test_bad_columns_and_methods_are_said(table: Path, capsys: pytest.CaptureFix
 
 
 def test_what_nobody_said_stands_in_the_first_line(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The last column is the output where none is named or called y, and a row without a value is left out if asked."""
-    text = table.read_text().splitlines()
-    table.write_text("\n".join([*text[:5], "1.0,,2.0", *text[5:]]))
+    """The last column is the output where none has a name, and a row without a value is left out if asked."""
     assert status("segmented", table, "--x", "response") == 2
-    assert "line 6, column 'response'" in capsys.readouterr().err
-    status("segmented", table, "--x", "response", "--dropna")
+    assert "name the output, for instance --outputs dose" in capsys.readouterr().err
+    text = table.read_text().splitlines()[1:]
+    table.write_text("\n".join([*text[:5], "1.0,,2.0", *text[5:]]))
+    assert status("segmented", table, "--x", "1") == 2
+    assert "line 6, column '1'" in capsys.readouterr().err
+    status("segmented", table, "--x", "1", "--dropna")
     first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("The last column, 'dose', was taken as the output. 1 of 201 rows lack")
-    assert status("segmented", table, "--x", "dose", "--y", "response", "--dropna", "--json") == 0
+    assert first.startswith("The last column, '2', was taken as the output. 1 of 201 rows lack")
+    assert status("segmented", table, "--x", "2", "--y", "1", "--dropna", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["assumed"] == "1 of 201 rows lack a value and were left out."
 
@@ -83,7 +85,7 @@ def test_recover_takes_auto_and_robust_losses(table: Path, capsys: pytest.Captur
     """A line beside the kink is found, and twelve gross outliers are named under tukey."""
     data = np.loadtxt(table, delimiter=",", skiprows=1)
     data[::17, 1] += 60.0
-    np.savetxt(table, data[:, [2, 1]], delimiter=",", header="dose,response", comments="")
+    np.savetxt(table, data[:, [2, 1]], delimiter=",")
     status("recover", table, "--hidden", "1", "--affine", "auto", "--loss", "tukey", "--json")
     answer = json.loads(capsys.readouterr().out)
     assert answer["network"]["C"] is not None

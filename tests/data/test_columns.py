@@ -28,7 +28,7 @@ TABLE = "a,Yb,c,y2\n1,2,3,4\n5,6,7,8\n"
         (None, "c", ("a", "Yb", "y2"), ("c",)),
         (["y2", "a"], ["c", "Yb"], ("y2", "a"), ("c", "Yb")),
         ([0, -1], [1], ("a", "y2"), ("Yb",)),
-        (["Yb", "y2"], None, ("Yb", "y2"), ("c",)),
+        (["Yb", "y2", "a"], None, ("Yb", "y2", "a"), ("c",)),
         (np.array([2]), np.int64(0), ("c",), ("a",)),
     ],
 )
@@ -53,6 +53,7 @@ def test_columns_by_name_by_position_and_by_default(
     ("inputs", "outputs", "message"),
     [
         (["a", "z"], None, "no column named 'z'"),
+        (["y2"], None, "no column is named y, so name the output, for instance outputs='c'"),
         (["a"], [9], "no column named 9"),
         (["a", 0], None, "Got 'a' repeated"),
         (["a", "c"], ["c"], "Got 'c' as both"),
@@ -97,12 +98,13 @@ def test_rows_that_lack_a_value_are_left_out_if_asked(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.hstack([X, Y]), [[1.0, 2.0], [5.0, 6.0]])
     np.testing.assert_array_equal(found.weights(), [1.0, 3.0])
     assert found.base.assumed == "3 of 5 rows lack a value and were left out."
-    assert data.open(path, inputs="a", missing="drop").base.assumed.startswith("The last column, 'w', was taken")
+    found = data.open(path, inputs=["a", "b"], missing="drop")
+    assert found.base.assumed.startswith("The last column, 'w', was taken")
     with pytest.raises(ValueError, match="refuse, drop"):
         data.open(path, missing="fill")
     path.write_text("a,b\n1,\n,2\n")
     with pytest.raises(ValueError, match="Got none of 2"):
-        data.open(path, missing="drop")
+        data.open(path, outputs="b", missing="drop")
 
 
 def test_a_named_output_is_no_guess(tmp_path: Path) -> None:

@@ -68,12 +68,20 @@ def test_text_and_missing_values_in_tables_are_refused() -> None:
         (("x", "y0", "y1"), ("y0", "y1")),
         (("x", "Y", "z"), ("Y",)),
         (("x", "y_1", "y_2"), ("y_1", "y_2")),
-        (("yield", "year", "z"), ("z",)),
-        (("yes", "y_hat"), ("y_hat",)),
+        (("0", "1", "2"), ("2",)),
     ],
 )
 def test_only_y_and_numbered_y_are_outputs_by_name(names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
     assert nr.open(pa.table({name: [1.0, 2.0] for name in names})).output_names == outputs
+
+
+@pytest.mark.parametrize(
+    ("names", "suggested"),
+    [(("yield", "year", "z"), "z"), (("yes", "y_hat"), "y_hat"), (("Price", "area"), "Price")],
+)
+def test_an_output_is_never_guessed_from_a_name(names: tuple[str, ...], suggested: str) -> None:
+    with pytest.raises(ValueError, match=f"no column is named y, so .* for instance outputs='{suggested}'"):
+        nr.open(pa.table({name: [1.0, 2.0] for name in names}))
 
 
 def test_the_summary_names_the_columns() -> None:
@@ -181,7 +189,7 @@ def test_the_index_of_a_frame_is_no_input(written: bool, tmp_path: Path) -> None
         frame.to_parquet(tmp_path / "rows.parquet")
     source = nr.open(tmp_path / "rows.parquet" if written else frame)
     assert (source.input_names, source.output_names) == (("a",), ("y",))
-    unnamed = nr.open(frame.rename(columns={"y": "b"}))
+    unnamed = nr.open(frame.rename(columns={"y": "b"}), outputs="b")
     assert (unnamed.input_names, unnamed.output_names) == (("a",), ("b",))
 
 

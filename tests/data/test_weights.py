@@ -60,7 +60,7 @@ def test_a_column_of_a_file(suffix: str, streamed: bool, tmp_path: Path, monkeyp
 def test_a_table_a_position_and_a_weight_that_stands_last() -> None:
     _assert_same_sums(nr.open(TABLE, weight="w"))
     _assert_same_sums(nr.open(TABLE, weight=-2))
-    _assert_same_sums(nr.open(TABLE[["a", "b", "c", "y", "w"]].rename(columns={"y": "out"}), weight="w"))
+    _assert_same_sums(nr.open(TABLE[["a", "b", "c", "y", "w"]].set_axis(list("01234"), axis=1), weight=-1))
     chosen = nr.open(TABLE, inputs=["b", "a"], outputs="y", weight="w")
     assert (chosen.input_names, chosen.output_names) == (("b", "a"), ("y",))
 

@@ -94,6 +94,7 @@ def report(
     recovery: Annotated[Path, typer.Argument(help="A file that `recover` or `extract` wrote.")],
     truth: Annotated[Path | None, typer.Option(help="The true network, to compare with.")] = None,
     samples: Annotated[Path | None, typer.Option(help="Further samples to be predicted.")] = None,
+    outputs: Outputs = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="The .html file; by default beside the recovery."),
@@ -116,7 +117,7 @@ def report(
     if found is None:
         raise ValueError(f"{recovery} holds no recovery: a report is of a file that `recover` or `extract` wrote.")
     known = None if truth is None else load_network(truth)
-    source = None if samples is None else open_samples([samples])
+    source = None if samples is None else open_samples([samples], outputs=outputs)
     with working("report"):
         found.to_html(target, known, source)
     say(f"Wrote the report to {target}.")

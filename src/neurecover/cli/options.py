@@ -34,9 +34,7 @@ Samples = Annotated[
     ),
 ]
 Inputs = Annotated[str | None, typer.Option(help="Input columns of a table, as names or positions: x1,x2 or 0,1.")]
-Outputs = Annotated[
-    str | None, typer.Option(help="Output columns of a table; else those named y, y0, y_1, …, or the last one.")
-]
+Outputs = Annotated[str | None, typer.Option(help="Output columns of a table, if they are not named y, y0, y_1, ….")]
 Weight = Annotated[
     str | None,
     typer.Option(

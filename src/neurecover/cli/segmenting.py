@@ -40,7 +40,7 @@ def segmented(
     ],
     x: Annotated[str | None, typer.Option("--x", "--inputs", help="The input's column; several with commas.")] = None,
     y: Annotated[
-        str | None, typer.Option("--y", "--outputs", help="The output's column; else the one named y, or the last.")
+        str | None, typer.Option("--y", "--outputs", help="The output's column, if it is not named y.")
     ] = None,
     hinges: Annotated[int | None, typer.Option(min=0, help="Number of breaks; found if not given.")] = None,
     weight: Weight = None,

@@ -310,9 +310,13 @@ def _read_model(path: Path) -> Any:
 
 def _read_inputs(path: Path, n_inputs: int | None) -> np.ndarray:
     """Return the inputs in a file of samples; all columns are inputs if the model has as many."""
-    X, Y = open_samples([path]).collect()
     import numpy as np
 
+    if path.suffix.lower() != ".npz":  # a table, perhaps of inputs alone
+        columns = np.hstack(open_samples([path], outputs="-1").collect())
+        if columns.shape[1] == n_inputs:
+            return columns
+    X, Y = open_samples([path]).collect()
     return np.hstack([X, Y]) if X.shape[1] + Y.shape[1] == n_inputs else X
 
 

@@ -17,6 +17,7 @@ _WORDS = (
     (r"leave the column out with inputs=\[…\]", "leave the column out with --drop"),
     (r"or turn text into columns of 0 and 1", "or turn text into numbers with --one-hot"),
     (r"inputs=\[[^]]*\]", "--inputs"),
+    (r"outputs='([^']*)'", r"--outputs \1"),
     (r"^(bounds|method|loss|kind) (needs|must)\b", r"--\1 \2"),
     (r"Leave out inputs and outputs", "Leave out --inputs and --outputs"),
     (r"use recover_lowest_layer or estimate", "use neurecover lowest-layer or neurecover estimate"),

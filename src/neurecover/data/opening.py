@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from neurecover.data.formats.columns import Column, Columns, is_output_name
+from neurecover.data.formats.columns import Column, Columns, default_outputs, is_output_name
 from neurecover.data.formats.csv import CsvSource
 from neurecover.data.formats.npy import NpyPair, NpySource
 from neurecover.data.formats.npz import NpzSource
@@ -53,7 +53,7 @@ def open(
         The samples.
     inputs, outputs : str, int, list of these or None, default=None
         Columns by name or position, if X and Y are not separate. The outputs default to the columns named y, y0, y_1,
-        …, or else to the last column; the inputs default to all other columns.
+        …, or to the last one if columns have no names; the inputs default to all other columns.
     weight : str, int, path or None, default=None
         The column with the weights of the rows, which must be ≥ 0; see `recover`. If X and Y are separate, the name of
         a third array (n,), or for a pair of files the path of a third file, "w.npy".
@@ -72,7 +72,8 @@ def open(
     --------
     >>> import pandas as pd
     >>> import neurecover as nr
-    >>> source = nr.open(pd.DataFrame({"dose": [1.0, 2.0], "age": [30, 40], "response": [0.1, 0.3]}))
+    >>> table = pd.DataFrame({"dose": [1.0, 2.0], "age": [30, 40], "response": [0.1, 0.3]})
+    >>> source = nr.open(table, outputs="response")
     >>> source.input_names, source.output_names
     (('dose', 'age'), ('response',))
     """
@@ -216,13 +217,16 @@ def _with_column(data: Any, inputs: Columns | None, outputs: Columns | None, wei
         _open(data, inputs, outputs, client)  # raises if it is no pair, or has no columns to name
         return _weights_apart(data, weight)
     try:
-        name = _open(data, None, weight, client).output_names[0]
+        weights = _open(data, None, weight, client)
     except ValueError as error:
         raise ValueError(str(error).replace("given for the outputs", "given for the weights")) from None
+    (name,), others = weights.output_names, weights.input_names
+    if outputs is None:  # those by default of the other columns
+        given = () if inputs is None else _open(data, inputs, name, client).input_names
+        free = [column for column in others if column not in given]
+        outputs = [free[j] for j in default_outputs(free, weights.origin)]
     found = _open(data, inputs, outputs, client)
     read_inputs, read_outputs = ([n for n in names if n != name] for names in (found.input_names, found.output_names))
-    if not read_outputs:  # the weights are the last column, which would be the output by default
-        read_inputs, read_outputs = read_inputs[:-1], read_inputs[-1:]
     return _open(data, read_inputs, [*read_outputs, name], client)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from neurecover.models import Model
 from neurecover.report.layers import layer_tables
 from neurecover.report.templating import environment
-from neurecover.results import Recovery, describe
+from neurecover.results import Recovery
+from neurecover.wording import describe
 
 CELLS = 600  # largest number of weights for which all are shown
 

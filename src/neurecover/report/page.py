@@ -28,7 +28,8 @@ from neurecover.report.figures import (
 from neurecover.report.layers import LayerTable, recovery_tables
 from neurecover.report.templating import environment
 from neurecover.report.units import unit_tables
-from neurecover.results import REASONS, describe
+from neurecover.results import REASONS
+from neurecover.wording import describe
 
 if TYPE_CHECKING:
     from neurecover.results import Recovery

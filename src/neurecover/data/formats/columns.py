@@ -12,6 +12,7 @@ Column = str | SupportsIndex
 Columns = Column | Iterable[Column]
 
 _OUTPUT = re.compile(r"[yY](_?[0-9]+)?")
+_USUAL = ("target", "label", "class", "price", "response", "outcome", "output")  # suggested, never taken unasked
 _INDEX = re.compile(r"__index_level_[0-9]+__")  # how pandas names an index that it writes beside the columns
 
 
@@ -30,18 +31,30 @@ def is_output_name(name: str) -> bool:
     return _OUTPUT.fullmatch(name) is not None
 
 
+def default_outputs(names: Sequence[str], origin: str) -> list[int]:
+    """Return the positions of the outputs among columns of which none was chosen; names are never guessed from."""
+    named = [j for j, name in enumerate(names) if is_output_name(name)]
+    if not named and len(names) > 1 and not all(name.isdigit() for name in names):
+        likely = next((name for name in names if name.lower() in _USUAL), names[-1])
+        raise ValueError(
+            f"{origin}: no column is named y, so name the output, for instance outputs={likely!r}. "
+            f"The columns are {_listed(names)}."
+        )
+    return named or list(range(len(names)))[-1:]
+
+
 def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None, origin: str) -> Choice:
     """Resolve names and positions; a negative position counts from the last column.
 
-    Outputs default to the columns named y, y0, y1, … or y_0, y_1, …, or else to the last column;
-    inputs default to all other columns except the index of a pandas frame. A column listed in `inputs` is never an
-    output by default.
+    Outputs default to the columns named y, y0, y1, … or y_0, y_1, …; if columns have no names, or only one is left, to
+    the last one. Inputs default to all other columns except the index of a pandas frame. A column listed in `inputs` is
+    never an output by default.
     """
     check_columns(len(names), origin)
     chosen_inputs = [] if inputs is None else _positions(names, inputs, "inputs", origin)
     if outputs is None:
         free = _left(names, chosen_inputs)
-        chosen_outputs = [j for j in free if is_output_name(names[j])] or free[-1:]
+        chosen_outputs = [free[j] for j in default_outputs([names[j] for j in free], origin)]
     else:
         chosen_outputs = _positions(names, outputs, "outputs", origin)
     if inputs is None:
