@@ -20,6 +20,7 @@ MODULES = (
     "layers",
     "tables",
     "extract",
+    "boxes",
     "published",
     "single_precision",
     "rare_units",

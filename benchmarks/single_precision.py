@@ -13,8 +13,9 @@ Nothing is told but the number of inputs. A family says where the weights come f
               a third he, a third he with every fourth hidden unit on in less than a tenth of the inputs
 
 Right is a `statistical` verdict, true widths and no weight off by more than the row allows, in normal form; a false
-claim has other widths or an error above 1e-2. A unit that is off at 200,000 queries, near and far, is not counted. Covered is the share of weights within 1.96 stated standard errors. A run
-has a process of its own, which ends after `cap` CPU seconds and then counts as not claimed.
+claim has other widths or an error above 1e-2. A unit that is off at 200,000 queries, near and far, is not counted.
+Covered is the share of weights within 1.96 stated standard errors. A run has a process of its own, which ends after
+`cap` CPU seconds and then counts as not claimed.
 """
 
 from __future__ import annotations

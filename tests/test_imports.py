@@ -34,7 +34,7 @@ ORDER = (
     "queried",
     "inference",
     "wording",
-    "estimate",
+    "estimates",
     "results",
     "algorithms",
     "queries",

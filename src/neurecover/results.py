@@ -13,7 +13,7 @@ from neurecover import inference
 from neurecover.activations import Activation
 from neurecover.certificate import Certificate, Check, Likelihood, ParameterArrays, advice
 from neurecover.certificate.verdict import MEANING
-from neurecover.estimate import Estimate, Stage, from_record, with_prefix
+from neurecover.estimates import Estimate, Stage, from_record, with_prefix
 from neurecover.excerpt import Excerpt
 from neurecover.models import Model, from_arrays, read_npz, write_npz
 from neurecover.queried import Queried

@@ -80,7 +80,7 @@ def _held(given: Prepared) -> tuple[ArraySource, ArraySource]:
 def test_the_network_is_that_of_a_fit_in_memory(case: Case) -> None:
     given, start = case.given(0.1)
     with count_passes(lambda stage, figure: None) as passes:
-        streamed = fit_in_passes(given, start, case.bias)
+        streamed, holdout = fit_in_passes(given, start, case.bias)
     assert streamed.converged
     assert passes.made <= 4
     whole, train = _held(given)
@@ -99,15 +99,15 @@ def test_the_network_is_that_of_a_fit_in_memory(case: Case) -> None:
     Z, known = given.holdout.collect()
     held = given.holdout.weights()
     left = np.sum((1.0 if held is None else held[:, None]) * (known - apart(Z)) ** 2, axis=0)
-    assert streamed.holdout.n == len(Z)
-    np.testing.assert_allclose(streamed.holdout.sums["residual_squared"], left, rtol=5e-3)
+    assert holdout.n == len(Z)
+    np.testing.assert_allclose(holdout.sums["residual_squared"], left, rtol=5e-3)
 
 
 @pytest.mark.parametrize("name", ["one layer", "two layers, weights, affine term"])
 def test_without_noise_the_fit_is_exact_after_a_pass_or_two(name: str) -> None:
     given, start = CASES[name].given(0.0)
     with count_passes(lambda stage, figure: None) as passes:
-        streamed = fit_in_passes(given, start, True)
+        streamed, _ = fit_in_passes(given, start, True)
     assert streamed.converged
     assert streamed.relative_rss < EXACT
     assert 1 <= passes.made <= 2
@@ -119,10 +119,10 @@ def test_a_start_from_afar_goes_downhill_and_says_where_passes_end() -> None:
     layers = [(1.3 * W, b + 0.2) for W, b in start.layers]
     far = start.with_layers(layers, None)
     with count_passes(lambda stage, figure: None) as passes:
-        once = fit_in_passes(given, far, True, PassOptions(steps=0))
+        once, _ = fit_in_passes(given, far, True, PassOptions(steps=0))
     assert not once.converged
     assert passes.made == 1
-    later = fit_in_passes(given, far, True)
+    later, _ = fit_in_passes(given, far, True)
     assert later.rss < once.rss
 
 
@@ -131,7 +131,7 @@ def test_units_that_no_row_switches_are_moved_away() -> None:
     given, start = case.given(0.1)
     (W, b), (A, c) = start.layers
     always = start.with_layers([(np.vstack([W, W[:1]]), np.append(b, 30.0)), (np.hstack([A, 0.1 * A[:, :1]]), c)], None)
-    moved = fit_in_passes(given, always, True, PassOptions(steps=0)).network
+    moved = fit_in_passes(given, always, True, PassOptions(steps=0))[0].network
     X = given.samples.collect()[0]
     np.testing.assert_allclose(moved(X), always(X), atol=1e-9)
     assert moved.layers[0][1][3] > 50.0

@@ -116,15 +116,3 @@ def test_what_counts_as_rounding_grows_with_the_mean_and_with_the_rounding_of_ou
     assert Samples(np.ones((100, 1)), Y + 1e6, 1).level() == pytest.approx(1e-16, rel=0.5)
     assert Samples(np.ones((100, 1)), Y, 1).level(1e-14) == pytest.approx(1e-14, rel=0.5)
     assert Samples(np.ones((100, 1)), Y, 1).level(EXACT) == EXACT
-
-
-@pytest.mark.parametrize("shape", SHAPES[2:], ids=str)
-def test_a_student_on_whitened_features_is_one_on_the_features(shape: Shape) -> None:
-    if not shape.bias:
-        return
-    rng, student = np.random.default_rng(2), shape.student()
-    X = rng.exponential(1.0, (300, 4)) @ rng.standard_normal((4, 4)) + 2.0
-    samples = Samples(features(X), rng.standard_normal((300, shape.p)), 1).whitened(features(X))
-    np.testing.assert_allclose(samples.F.T @ samples.F / 300, np.eye(5), atol=1e-9)
-    np.testing.assert_allclose(samples.F[:, 0], 1.0)
-    np.testing.assert_allclose(samples.unwhitened(student)(features(X)), student(samples.F), atol=1e-9)

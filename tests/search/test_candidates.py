@@ -49,12 +49,6 @@ def test_what_is_above_a_layer_is_a_student_on_the_inputs_and_the_units_below(la
     c = np.hstack([samples.F, values.H[:, : whole.own(layer - 1).stop]])
     above = replace(whole, V=whole.V[layer:], n_base=c.shape[1])
     np.testing.assert_allclose(above(c), whole(samples.F), atol=1e-12)
-    # Fitted on whitened columns and put back on the layers below, a student is the same function.
-    inner = samples.whitened(c)
-    upper = Shape("tanh", whole.widths[layer:], p=2).student(5, d=c.shape[1] - 1)
-    back = inner.unwhitened(upper)
-    joined = replace(back, V=(*whole.V[:layer], *back.V), n_base=whole.n_base)
-    np.testing.assert_allclose(joined(samples.F), upper(inner.F), atol=1e-8)
 
 
 def test_widths_of_students() -> None:
@@ -90,7 +84,7 @@ def test_the_first_student_has_skips_where_they_hide_signs() -> None:
         student = empty(_samples(net, 50), setting, depth)
         assert student.skips == skips
         assert student.widths == (0,) * depth
-        assert empty(_samples(net, 50), setting.inner(), 1).skips
+        assert empty(_samples(net, 50), setting.above(_samples(net, 50)), 1).skips
 
 
 @pytest.mark.parametrize("sizes", [(3, 2, 1), (3, 3, 2, 1)])
@@ -228,10 +222,12 @@ def test_on_the_units_of_a_first_layer_the_second_is_a_problem_of_one_layer(acti
     net = network((4, 3, 2, 2), 3, activation)
     samples = _samples(net, 1_200)
     first = net.activation(net.preactivations(samples.F[:, 1:])[0])
-    inner = samples.whitened(np.hstack([samples.F, first]))
-    found = islice(candidates(inner, _setting(net).inner(), (2,)), 6)
-    exact = next(candidate.fit.student for candidate in found if candidate.fit.relative < 1e-20)
-    upper = inner.unwhitened(exact)
+    inner = replace(samples, F=np.hstack([samples.F, first]))
+    setting = _setting(net).above(inner)
+    fresh = inner.F @ setting.draw(0, 20, inner.F.shape[1]).T
+    np.testing.assert_allclose((fresh - fresh.mean(axis=0)).std(axis=0), 1.0, rtol=1e-6)  # of units on whitened inputs
+    found = islice(candidates(inner, setting, (2,)), 6)
+    upper = next(candidate.fit.student for candidate in found if candidate.fit.relative < 1e-20)
     W, b = net.layers[0]
     joined = replace(upper, V=(np.hstack([b[:, None], W]), *upper.V), n_base=5)
     np.testing.assert_allclose(joined(samples.F), samples.Y, atol=1e-8)

@@ -74,7 +74,7 @@ def test_fewer_outputs_than_units_tell_which_are_on() -> None:
         state = explain(_without_rare_weights(truth, _rows(seed, 12)), 9, Deadline())
         if state.explained.all():
             answered += 1
-            assert np.mean(np.abs(state.network.W - truth.W)[:, COMMON:] < 1e-7) > 0.5
+            assert np.mean(np.abs(state.V[:, 1:] - truth.W)[:, COMMON:] < 1e-7) > 0.5
     assert answered >= 6
 
 
@@ -137,7 +137,7 @@ def test_a_program_finds_the_units_of_rows_that_do_not_tell() -> None:
     state = by_program(known, Deadline())
     assert state is not None
     assert state.explained.all()
-    np.testing.assert_allclose(state.network.W, truth.W, atol=1e-8)
+    np.testing.assert_allclose(state.V[:, 1:], truth.W, atol=1e-8)
     noisy = replace(known, Y=known.Y + np.where(X[:, [3]] > 0.0, rng.standard_normal((60, 2)), 0.0))
     assert by_program(noisy, Deadline()) is None  # noise is no network
 

@@ -127,7 +127,7 @@ def test_units_come_back_from_levels_the_right_way_round(p: int, told: int | Non
             state = from_levels(_levels(X, Y, level_of), task, np.random.default_rng(seed), Deadline())
         if state is None:
             continue
-        both = (W[:, :NUMBERS] for W in (state.network.W, truth.W))
+        both = (W[:, :NUMBERS] for W in (state.V[:, 1:], truth.W))
         unit = [W / np.linalg.norm(W, axis=1, keepdims=True) for W in both]
         known = np.all((unit[0] @ unit[1].T).max(axis=0) > 1.0 - 1e-9)
         right += bool(known and np.mean(state.explained) > 0.95)
@@ -148,10 +148,14 @@ def test_a_unit_that_is_off_in_the_levels_that_vote_is_turned_by_those_in_which_
             levels = _levels(X, truth(X), level_of, GateOptions(voting=voting))
             with side_by_side():
                 state = from_levels(levels, task, np.random.default_rng(seed), Deadline())
-            if state is not None and _directions_are_right(state.network, truth):
+            if state is not None and _directions_are_right(_network(state), truth):
                 shown[voting] += 1
                 assert np.mean(state.explained) > 0.95
     assert shown[2] == shown[LEVELS] >= 6
+
+
+def _network(state: State) -> Network:
+    return Network(state.V[:, 1:], state.V[:, 0], state.A, state.c)
 
 
 def _directions_are_right(network: Network, truth: Network) -> bool:
@@ -181,7 +185,7 @@ def test_rows_of_a_level_that_agree_give_gates_biases_and_the_constant() -> None
         state = with_levels(levels, turned(levels, known, range(LEVELS)))
         assert state is not None
         assert np.mean(state.explained) > 0.95
-        assert np.all(np.einsum("kd,kd->k", state.network.W[:, :NUMBERS], truth.W[:, :NUMBERS]) > 0.0)
+        assert np.all(np.einsum("kd,kd->k", state.V[:, 1 : NUMBERS + 1], truth.W[:, :NUMBERS]) > 0.0)
 
 
 def test_a_row_that_agrees_with_no_other_has_the_gates_that_all_others_allow() -> None:
@@ -227,7 +231,7 @@ def test_units_that_a_level_does_not_switch_are_kept_away_from_its_rows() -> Non
             before, own = on[:n][level_of[:n] == g], level_of[n:] == g
             all_on, any_on = before.all(axis=0), before.any(axis=0)
             told[own] = ((on[n:][own] == all_on) | (any_on != all_on)).all(axis=1)
-        wrong += np.count_nonzero(np.abs(state.network(X[n:][told]) - Y[n:][told]).max(axis=1) > 1e-8)
+        wrong += np.count_nonzero(np.abs(_network(state)(X[n:][told]) - Y[n:][told]).max(axis=1) > 1e-8)
     assert wrong <= 8_000 / 500
 
 

@@ -150,21 +150,13 @@ class PassOptions:
     damping: Damping = field(default_factory=lambda: Damping(1e-12, smallest=1e-12, fall=0.01, retry=1e-3))
 
 
-@dataclass(frozen=True)
-class Streamed:
-    """The network fitted to all samples, its Σr² and Σr²/Σy², and its residuals on rows held out of the fit."""
-
-    network: Network | DeepNetwork
-    rss: float
-    relative_rss: float
-    converged: bool
-    holdout: Residuals
-
-
 def fit_in_passes(
     given: Prepared, network: Network | DeepNetwork, bias: bool, options: PassOptions | None = None
-) -> Streamed:
-    """Fit a network that was found on some samples of a stream to all of them."""
+) -> tuple[ModelFit[Network | DeepNetwork], Residuals]:
+    """Fit a network that was found on some samples of a stream to all of them.
+
+    Return also the residuals on rows that had no part in the fit.
+    """
     options, moments = options or PassOptions(), given.fitted_moments
     variance = np.diag(moments.covariance)[given.source.n_inputs :].sum()
     total = moments.n * float(variance + np.square(given.output_mean).sum())  # Σ y²
@@ -179,7 +171,7 @@ def fit_in_passes(
         end = end if step is None else stepped(end, bias, step)
     end = away_from_samples(end, -seen.extremes.sums["lowest"], seen.extremes.sums["highest"])
     rss = float(np.sum(seen.whole.sums["rr"]))
-    return Streamed(end, rss, rss / total if total > 0.0 else 0.0, loop.outcome is not Outcome.RUNNING, seen.holdout)
+    return ModelFit(end, rss, total, loop.outcome), seen.holdout
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from functools import cached_property, partial
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from neurecover.fit.point import Point
 from neurecover.solve import ConjugateSystem, Readout, damping_diagonal
@@ -231,7 +230,8 @@ class UnitBlocks:
         diagonals, parts, options = products.student.split(products.diagonal), [], products.point.options
         for layer, (blocks, diagonal) in enumerate(zip(self.blocks, diagonals)):
             ridge = max(damping, options.single) * diagonal
-            inverse = np.array([_inverse_root(block, extra) for block, extra in zip(blocks, ridge)], dtype=np.float32)
+            damped = [Readout(block + np.diag(extra)) for block, extra in zip(blocks, ridge)]
+            inverse = np.array([one.whiten(np.eye(len(one.factor))) for one in damped], dtype=np.float32)
             values, vectors = np.linalg.eigh(products.unit_correlations(layer))
             parts.append((inverse, (vectors / np.maximum(values, options.floor) @ vectors.T).astype(np.float32)))
 
@@ -243,16 +243,6 @@ class UnitBlocks:
             return np.concatenate(out)
 
         return apply
-
-
-def _inverse_root(block: np.ndarray, ridge: np.ndarray) -> np.ndarray:
-    """Return R with RᵀR = (block + diag(ridge))⁻¹; eigenvalues that rounding made negative are raised to it."""
-    damped = block + np.diag(ridge)
-    try:
-        return solve_triangular(np.linalg.cholesky(damped), np.eye(len(damped)), lower=True)
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(damped)
-        return (vectors / np.sqrt(np.maximum(values, ridge.min()))).T
 
 
 class ProductSystem:

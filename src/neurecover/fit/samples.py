@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from neurecover.data import Source
 from neurecover.fit import DEFAULTS, EXACT
-from neurecover.models import Student, with_constant
+from neurecover.models import with_constant
+from neurecover.solve import Readout
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
     """F (n, D₀), the inputs with a constant before them if `bias` is 1, Y (n, p), and √w as a column, if rows have
     weights.
-
-    F = raw·T where the features were whitened here; T is None where they came so.
     """
 
     F: np.ndarray
     Y: np.ndarray
     bias: int
     root: np.ndarray | None = None
-    T: np.ndarray | None = None
 
     @classmethod
     def of(cls, source: Source, bias: bool) -> Samples:
@@ -35,31 +32,12 @@ class Samples:
         weight = source.weights()
         return cls(with_constant(X, bias), Y, int(bias), None if weight is None else np.sqrt(weight)[:, None])
 
-    def whitened(self, features: np.ndarray) -> Samples:
-        """Return the same outputs on base features T F with zero mean and unit covariance, except the constant: FᵀF/n =
-        L Lᵀ, T = L⁻ᵀ.
-        """
-        gram = features.T @ features / len(features)
-        ridge = DEFAULTS.equal * len(gram) * np.diag(np.diag(gram))
-        T = np.linalg.inv(np.linalg.cholesky(gram + ridge)).T
-        return Samples(features @ T, self.Y, self.bias, self.root, T)
-
-    def unwhitened(self, student: Student) -> Student:
-        """Return the same function of the features before `whitened`."""
-        assert self.T is not None
-
-        def mapped(rows: np.ndarray, base: int) -> np.ndarray:
-            return np.hstack([rows[:, :base] @ self.T[:base, :base].T, rows[:, base:]])  # type: ignore[index]
-
-        V = tuple(mapped(V, student.reads(layer)[0]) for layer, V in enumerate(student.V))
-        return replace(student, V=V, theta=mapped(student.theta.T, student.reads(student.depth)[0]).T)
-
     def some(self, n: int, rng: np.random.Generator) -> Samples:
         """Return n random rows, or all rows if there are hardly more."""
         if n >= DEFAULTS.some * len(self.F):
             return self
         rows = np.sort(rng.choice(len(self.F), n, replace=False))
-        return Samples(self.F[rows], self.Y[rows], self.bias, None if self.root is None else self.root[rows], self.T)
+        return Samples(self.F[rows], self.Y[rows], self.bias, None if self.root is None else self.root[rows])
 
     def weigh(self, values: np.ndarray, rows: slice = slice(None)) -> np.ndarray:
         """Return the rows of an array, one per sample, times √w."""
@@ -115,6 +93,4 @@ class Samples:
     @cached_property
     def inverse_root(self) -> np.ndarray:
         """R with RRᵀ = E[c₀c₀ᵀ]⁻¹ but for a small ridge."""
-        moments = self.moments / len(self.F)
-        ridge = DEFAULTS.whitened * np.trace(moments) / len(moments) * np.eye(len(moments))
-        return solve_triangular(np.linalg.cholesky(moments + ridge), np.eye(len(moments)), lower=True).T
+        return Readout(self.moments / len(self.F), DEFAULTS.whitened).whiten(np.eye(self.F.shape[1])).T

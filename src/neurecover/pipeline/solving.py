@@ -123,7 +123,7 @@ def _search_and_polish(prepared: Prepared, task: Task, starts: Iterable[np.ndarr
     run.report("last fit", np.nan)
     draws = None
     if prepared.stream is not None and found.network.n_parameters <= PassOptions().largest:
-        streamed = fit_in_passes(prepared, found.network, task.bias)
+        streamed, residuals = fit_in_passes(prepared, found.network, task.bias)
         final = replace(
             found,
             network=streamed.network,
@@ -131,7 +131,6 @@ def _search_and_polish(prepared: Prepared, task: Task, starts: Iterable[np.ndarr
             relative_rss=streamed.relative_rss,
             converged=streamed.converged,
         )
-        residuals = streamed.holdout
     else:
         width = sum(len(W) for W in found.network.hidden_weights)
         residuals = reduce(prepared.judges, Residuals(found.network, task.n_outputs, width, prepared.output_mean))

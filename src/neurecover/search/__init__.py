@@ -40,11 +40,6 @@ class Task:
         return self.layers if self.n_hidden is None else self.n_hidden
 
     @property
-    def can_be_affine(self) -> bool:
-        """Whether a free affine part hides only the signs of units: act(z) − act(−z) = m z with m ≠ 0."""
-        return bool(self.activation.odd_slope)
-
-    @property
     def rectified(self) -> bool:
         """Whether there is one hidden layer, with biases, of units that are linear except at one kink."""
         act = self.activation

@@ -4,7 +4,7 @@ One layer: a wide fit that is exact, or the best of several, is narrowed at once
 first layer are right, the jumps of the gradient across them stand clear of the others, long before the residual is
 small. The first layer is narrowed to them, then the layers above. Where that costs, as it does where the wide fit has
 made one unit out of several, the layers above are found anew: they are the same problem with one layer less, on the
-inputs c₁ = (1, x, h₁) whitened. One layer is where the recursion ends. Then all layers are fitted together.
+inputs c₁ = (1, x, h₁). One layer is where the recursion ends. Then all layers are fitted together.
 """
 
 from __future__ import annotations
@@ -119,10 +119,9 @@ def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
     V = lower.student.V[0]
     first = replace(lower.student, V=(V,), theta=lower.student.theta[: lower.student.n_base + len(V)])
     values = first.forward(samples.F)
-    inner = samples.whitened(np.hstack([values.F, values.H]))
-    above = candidates(inner, setting.inner(), widths[1:], limit / samples.total)
-    for candidate in islice(above, options.upper_tries):
-        upper = inner.unwhitened(candidate.fit.student)
+    inner = replace(samples, F=np.hstack([values.F, values.H]))
+    above = candidates(inner, setting.above(inner), widths[1:], limit / samples.total)
+    for upper in (candidate.fit.student for candidate in islice(above, options.upper_tries)):
         student = replace(upper, V=(V, *upper.V), n_base=samples.F.shape[1])
         joined = fitted(Point(samples, student, options.fit, deadline))
         agreed = abs(joined.rss - best.rss) <= options.agree * best.rss

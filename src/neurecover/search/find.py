@@ -13,7 +13,6 @@ to the truth,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
@@ -50,11 +49,6 @@ class Runs:
     def fit(self) -> Fit:
         return self.best.fit
 
-    @property
-    def solved(self) -> bool:
-        """Whether the fit is exact and signs of units were found for it."""
-        return self.exact and self.best.sign_choices > 0
-
 
 def one_optimum(a: Fit, b: Fit, how: SearchOptions) -> bool:
     """Return whether two fits to the same noisy samples ended at one optimum."""
@@ -85,9 +79,8 @@ def search(
     max_runs = options.max_candidates if max_runs is None else max_runs
     part, level = part_of(samples, widths, setting), samples.level(setting.task.level)
     known = () if first is None else (Candidate(first, first, -1, 0, first.point.share),)
-    found = islice(chain(known, candidates(part, setting, widths)), max_runs)
     runs, start_of_best, least, unsettled, n_fits = None, -1, np.inf, 0, 0
-    for candidate in _best_of_two_first(found, level):
+    for candidate in islice(chain(known, candidates(part, setting, widths)), max_runs):
         # With its skips a student fits its samples at least as well as the network that it leads to.
         if runs is None or _rss_on(part, candidate.fit) <= least:
             settled = settled_on(samples, candidate.fit, setting)
@@ -107,20 +100,11 @@ def search(
             # A wide student that fits exactly and leads to no network says that none may be told.
             unsettled += (exact or candidate.wide.relative < level) and not (exact and settled.sign_choices)
         n_fits = max(n_fits, candidate.number)
-        if runs.agreements or runs.solved or unsettled > options.unsettled or deadline.passed:
+        signed = runs.exact and runs.best.sign_choices > 0
+        if runs.agreements or signed or unsettled > options.unsettled or deadline.passed:
             break
     assert runs is not None
     return replace(runs, n_fits=n_fits)
-
-
-def _best_of_two_first(found: Iterator[Candidate], level: float) -> Iterator[Candidate]:
-    """Yield the candidates, but the better of the first two before the other. An exact one makes the other unnecessary;
-    if neither is exact, both are needed to see whether they agree.
-    """
-    for first in found:
-        others = () if first.fit.relative < level else islice(found, 1)
-        yield from sorted((first, *others), key=lambda one: one.fit.relative)
-        yield from found
 
 
 def settled_on(samples: Samples, fit: Fit, setting: Setting) -> Settled:

@@ -52,9 +52,17 @@ class Setting:
         draw = random_units(rng, int(task.bias))
         return cls(task, options or SearchOptions(), rng, deadline, draw, iter(()), lambda stage, relative_rss: None)
 
-    def inner(self) -> Setting:
-        """Return the setting of the layers above given ones, where no starts are known."""
-        return replace(self, draw=random_units(self.rng, int(self.task.bias)), starts=iter(()), whole=None, skips=True)
+    def above(self, given: Samples) -> Setting:
+        """Return the setting of the layers above given ones, on samples of these: fresh units are drawn for whitened
+        inputs, and no starts are known.
+        """
+        plain, R = random_units(self.rng, int(self.task.bias)), given.inverse_root
+
+        def draw(layer: int, count: int, columns: int) -> np.ndarray:
+            V = plain(layer, count, columns)
+            return np.hstack([V[:, : len(R)] @ R.T, V[:, len(R) :]])
+
+        return replace(self, draw=draw, starts=iter(()), whole=None, skips=True)
 
 
 def n_weights(columns: int, widths: tuple[int, ...], n_outputs: int, skips: bool = True) -> tuple[int, int]:
@@ -66,9 +74,9 @@ def n_weights(columns: int, widths: tuple[int, ...], n_outputs: int, skips: bool
 
 
 def has_skips(setting: Setting, depth: int) -> bool:
-    """Return whether students have skip connections; one layer has no use for skips that hide no sign."""
+    """Return whether students have skip connections. In one layer they hide signs: act(z) − act(−z) = m z ≠ 0."""
     task = setting.task
-    return depth > 1 or setting.skips or task.affine or (task.can_be_affine and not setting.told)
+    return depth > 1 or setting.skips or task.affine or (bool(task.activation.odd_slope) and not setting.told)
 
 
 def wider(samples: Samples, widths: tuple[int, ...], options: SearchOptions, skips: bool = True) -> tuple[int, ...]:

@@ -6,8 +6,7 @@ for the units that are turned; the constant becomes a bias, and an affine term k
 equations decide.
 
 With noise, or where the samples leave some skips open, the signs that leave the least of B are tried on the samples: a
-few steps of descent without skips tell the right ones. (Weighing B by its covariance found the same optima in the same
-time.)
+few steps of descent without skips tell the right ones.
 """
 
 from __future__ import annotations

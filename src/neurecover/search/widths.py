@@ -25,7 +25,7 @@ from neurecover.fit.samples import Samples
 from neurecover.models import as_network, as_student
 from neurecover.search import WidthOptions
 from neurecover.search.find import Runs, search, settled_on
-from neurecover.search.race import Setting, n_weights, race
+from neurecover.search.race import Setting, has_skips, n_weights, race
 from neurecover.search.settle import Settled, settle
 from neurecover.search.units import n_useful, narrow, one_less, with_fresh, with_most_useful, worth
 
@@ -217,7 +217,7 @@ def _ways(widths: tuple[int, ...], change: int) -> list[tuple[int, ...]]:
 def _changed(samples: Samples, setting: Setting, runs: Runs, widths: tuple[int, ...]) -> Runs:
     """Return the network with fresh units added, or with those worth least removed, fitted again."""
     student = runs.fit.student
-    if not student.skips and (setting.task.can_be_affine or student.depth > 1):
+    if not student.skips and has_skips(setting, student.depth):
         student = as_student(as_network(student), bool(student.bias), skips=True)
     point = Point(samples, with_fresh(student, widths, setting.draw), setting.options.fit, setting.deadline)
     fit = _narrowed(point, widths, setting, None if runs.exact else setting.options.widths.slow)

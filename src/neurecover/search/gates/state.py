@@ -80,10 +80,6 @@ class State:
         V = np.hstack([network.b[:, None], network.W])
         return cls(np.hstack([np.ones((len(X), 1)), X]), Y, V, network.A, network.c, options)
 
-    @property
-    def network(self) -> Network:
-        return Network(self.V[:, 1:], self.V[:, 0], self.A, self.c)
-
     @cached_property
     def floor(self) -> float:
         """The largest value of an output that rounding explains."""
