@@ -247,7 +247,7 @@ def test_on_the_command_line_ctrl_c_says_how_to_go_on_and_the_rest_is_asked_late
             unchanged = unchanged + 1 if 0 < size == written else 0
             written = size
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=25)  # a call that is not answered would take 30 s to time out
         # Interrupted within an import, Python ends itself by the signal once it has said all.
         assert process.returncode in (130, -signal.SIGINT), said
         assert f"answers are kept in {keep}: run the same again to continue" in " ".join(said.split())

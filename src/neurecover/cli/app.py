@@ -1,6 +1,7 @@
 """The command-line application, its exit statuses, and its handling of errors and interrupts."""
 
 import io
+import os
 import signal
 import sys
 import threading
@@ -52,7 +53,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ‖ or ² gets a question mark
-    sys.exit(_status(arguments))
+    status = _status(arguments)
+    if status == INTERRUPTED:  # sys.exit would wait for calls to a model that no longer answers
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 @contextmanager

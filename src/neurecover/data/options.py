@@ -33,4 +33,5 @@ class CallOptions:
     longest: float = 30.0  # between two tries, unless the model asks for more
     patience: float = 600.0  # longest wait a model may ask for; beyond it, a later run continues from saved answers
     together: float = 1.0  # duration of a call, if time is limited and no batch size was given
+    grace: float = 2.0  # for calls under way when the queries are stopped, by Ctrl-C or by a failure
     least: float = 1.0  # shortest timeout of a call, however little time is left

@@ -133,22 +133,24 @@ class Calls:
     def _several(self, parts: list[np.ndarray], arrived: Arrived) -> list[np.ndarray]:
         """Return the answers to the parts, asking `in_flight` at a time; the first failure stops all further calls."""
         answers: list[np.ndarray | None] = [None] * len(parts)
-        with ThreadPoolExecutor(min(self._in_flight, len(parts))) as pool:
-            number: dict[Future[np.ndarray], int] = {}
-            try:
-                for i, part in enumerate(parts):
-                    number[pool.submit(copy_context().run, self._one, part, arrived)] = i
-                waiting = set(number)
-                while waiting:
-                    done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        answers[number[future]] = future.result()
-                    _tell()
-            except BaseException:
-                # Calls under way are completed and their answers kept: they may have been paid for.
-                self._stop.set()
-                pool.shutdown(cancel_futures=True)
-                raise
+        pool = ThreadPoolExecutor(min(self._in_flight, len(parts)))
+        number: dict[Future[np.ndarray], int] = {}
+        try:
+            for i, part in enumerate(parts):
+                number[pool.submit(copy_context().run, self._one, part, arrived)] = i
+            waiting = set(number)
+            while waiting:
+                done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+                for future in done:
+                    answers[number[future]] = future.result()
+                _tell()
+        except BaseException:
+            # Calls under way may have been paid for: they get some time, and their answers are kept.
+            self._stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            wait(number, timeout=self._options.grace)
+            raise
+        pool.shutdown()
         return [answer for answer in answers if answer is not None]
 
     def _one(self, X: np.ndarray, arrived: Arrived) -> np.ndarray:
