@@ -353,6 +353,8 @@ def test_fit_upper_refuses() -> None:
     for upper, n_upper, words in (("tree", None, "one of"), ("deep", None, "widths"), ("network", (2,), "one number")):
         with pytest.raises(ValueError, match=words):
             fit_upper(source, layer, upper, rng=np.random.default_rng(0), n_upper=n_upper)
+    with pytest.raises(ValueError, match="max_degree"):
+        fit_upper(source, layer, rng=np.random.default_rng(0), max_degree=0)
 
 
 def test_a_score_of_samples_without_a_class_counts_them() -> None:

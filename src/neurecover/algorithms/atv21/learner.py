@@ -47,8 +47,8 @@ from neurecover.tensors import Span
 class Found:
     """The network in the coordinates of the samples, and the fit to moments that led to it.
 
-    basis (d, r) spans the units in whitened coordinates; W_whitened = fit.W basisᵀ. `span` is None if k ≥ d. `looks`
-    counts the estimates made from the residuals of an earlier network.
+    basis (d, r) spans the units in the coordinates of `whitening`, where W is fit.W basisᵀ; `rows` leads from the fit
+    to the samples. `span` is None if k ≥ d. `looks` counts the estimates made from the residuals of an earlier network.
     """
 
     network: Network
