@@ -54,7 +54,7 @@ def score_directions(
     X: np.ndarray, Y: np.ndarray, k: int, activation: Activation, rng: np.random.Generator, options: PrintedOptions
 ) -> np.ndarray:
     """Return unit rows (k, d), signs unknown, of the collapsed score tensor [BJW18, Alg. 4, steps 1–4], x ~ N(0, I)."""
-    theta = rng.standard_normal(Y.shape[1])
+    theta = rng.standard_normal((Y.shape[1],))
     order = score_order(activation) if options.order is None else options.order
     return directions_of_score(collapsed_score(X, Y, theta, order, rng, options), X.shape[1], k, order, rng)
 
