@@ -102,5 +102,6 @@ def test_the_plan_of_an_estimate_is_measured() -> None:
         found = estimate(X, Y, 2, method="hermite", random_state=seed).network
         errors.append(np.inf if found is None else compare(found, truth).weight_error)
     assert np.median(errors) < 0.15
-    with pytest.raises(ValueError, match="without biases"):
-        samples_needed(truth, method="exact_tensor", error=0.1, random_state=0)
+    for method, words in (("exact_tensor", "without biases"), ("lowest_layer", "first layer")):
+        with pytest.raises(ValueError, match=words):
+            samples_needed(truth, method=method, error=0.1, random_state=0)

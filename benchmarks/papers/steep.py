@@ -6,7 +6,8 @@ The outputs are products of units alone, so that nothing is linear or monotone i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,21 +19,25 @@ from neurecover.experiment import Experiment, Row, Track, fresh_seeds, picture
 from neurecover.simulate.composites import composite_teacher, products
 
 N, THRESHOLD, SEEDS = 100_000, 0.5, 2
-SIZES = ((4, 3), (8, 3), (16, 3), (8, 5))  # inputs, units
+SIZES = ((4, 3), (8, 3), (16, 3), (50, 3), (8, 5))  # inputs, units
 UNITS = ("step", "relu", "abs")
 FOUND = 0.1  # angle of a unit that counts as found
 
 
-def run(track: Track) -> Iterator[Row]:
+def run(track: Track) -> Iterator[Callable[[], Row]]:
     """Search for orthonormal units at thresholds of 0.5 below the sum of their products."""
     for activation in UNITS:
         for d, k in track(SIZES, f"steep directions, {activation}"):
-            began = time.process_time()
-            angles = [_angles(d, k, activation, seed) for seed in fresh_seeds(SEEDS)]
-            row: Row = {"units": activation, "d": d, "k": k, "n": N, "seeds": SEEDS}
-            row |= {"units found": int(np.sum(np.array(angles) < FOUND)), "of": SEEDS * k}
-            row |= {"median angle": f"{np.median(angles):.1e}"}
-            yield row | {"CPU seconds": round((time.process_time() - began) / SEEDS, 1)}
+            yield partial(_measure, d, k, activation)
+
+
+def _measure(d: int, k: int, activation: str) -> Row:
+    began = time.process_time()
+    angles = [_angles(d, k, activation, seed) for seed in fresh_seeds(SEEDS)]
+    row: Row = {"units": activation, "d": d, "k": k, "n": N, "seeds": SEEDS}
+    row |= {"units found": int(np.sum(np.array(angles) < FOUND)), "of": SEEDS * k}
+    row |= {"median angle": f"{np.median(angles):.1e}"}
+    return row | {"CPU seconds": round((time.process_time() - began) / SEEDS, 1)}
 
 
 def _angles(d: int, k: int, activation: str, seed: int) -> list[float]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from neurecover.algorithms import get_method
 from neurecover.algorithms.atv21.printed import least_ell
 from neurecover.certificate import CertificateOptions
 from neurecover.certificate.information.matrix import Information
@@ -44,7 +45,7 @@ class PlanOptions:
     found: float = 11.0  # width to be found: 10.8, exact in 95 of 100
     draws: int = 9  # networks of typical sizes, whose median is the answer
     rows: int = 20_000  # inputs for the information matrix, or a hundred per parameter
-    pilots: tuple[int, ...] = tuple(4**i for i in range(4, 11))  # samples at which a method is tried, to a million
+    pilots: tuple[int, ...] = tuple(4**i for i in range(2, 11))  # samples at which a method is tried, to a million
     pilot_draws: int = 3  # runs whose median is the error at a number of samples
 
 
@@ -231,6 +232,11 @@ def _plan_estimate(
     rng: np.random.Generator,
 ) -> Plan:
     """Measure the error of an estimate at n = 4⁴, 4⁵, … until the wanted error is reached, and interpolate."""
+    if get_method(method, besides="").finds == "composite":
+        raise ValueError(
+            f"{method} finds the first layer below any upper part, and samples are simulated here from networks with "
+            "one hidden layer. Plan for another method, or try it on such a network."
+        )
     k, wanted = network.n_hidden, LIMITS.wide if error is None else error
     free = network.n_parameters - k - (0 if bias else k + network.n_outputs)
     curve: list[tuple[int, float]] = []

@@ -8,7 +8,7 @@ from neurecover.algorithms import Call
 from neurecover.algorithms.bjw18 import from_symmetric, ica, tensor
 from neurecover.algorithms.bjw18.common import kurtosis_notes
 from neurecover.algorithms.bjw18.patterns import exact_weights, null_vector, output_rank, zero_group
-from neurecover.algorithms.bjw18.printed import unmixing
+from neurecover.algorithms.bjw18.printed import Mixture, unmixing
 from neurecover.data import ArraySource, Mapped, Source, Whitening
 from neurecover.matching import compare
 from neurecover.models import Network
@@ -78,7 +78,7 @@ def test_independent_components_are_unmixed() -> None:
     rng = np.random.default_rng(0)
     sources = np.maximum(rng.standard_normal((20_000, 5)), 0.0)
     Q = sources @ rng.standard_normal((5, 5))
-    correlation = np.corrcoef(sources.T, (Q @ unmixing(Q, rng)).T)[:5, 5:]
+    correlation = np.corrcoef(sources.T, (Q @ unmixing(Mixture.of(Q), rng)).T)[:5, 5:]
     assert np.all(correlation.max(axis=1) > 0.99)
     assert len(set(correlation.argmax(axis=1))) == 5
 

@@ -51,7 +51,7 @@ def test_tan_alpha_is_not_made_up_where_samples_end(alpha: float) -> None:
 def test_the_relative_error_of_an_angle_is_that_of_binomial_shares() -> None:
     rng = np.random.default_rng(0)
     z = np.array([np.cos(0.2), np.sin(0.2)])
-    angles = [estimate_tan_alpha(z, X, X[:, 0] > 1.5) for X in rng.standard_normal((60, 20_000, 2))]
+    angles = [estimate_tan_alpha(z, X, X[:, 0] > 1.5) for X in rng.standard_normal((60, 40_000, 2))]
     expected = np.median([angle.relative_error for angle in angles]) * np.tan(0.2)
     # The spread of 60 values is known to 1/√120; the crossing that a binary search meets first is one of several.
     assert 0.6 < np.std([angle.tan for angle in angles]) / expected < 1.5
@@ -65,6 +65,42 @@ def test_the_angle_that_a_refinement_reports_had_no_part_in_the_choice() -> None
     found = refine_estimate(z, X, X[:, 0] > 1.5, rng, max_estimates=150)
     left = np.arccos(found.z[0])
     assert found.angle.tan == pytest.approx(np.tan(left), rel=4.0 * found.angle.relative_error)
+
+
+@pytest.mark.parametrize("eps", [0.2, 0.4])
+def test_a_wide_slab_is_accounted_for(eps: float) -> None:
+    """At 0.1 rad slabs of 0.2 and 0.4 would show 0.12 and 0.17 if they were taken for thin."""
+    rng = np.random.default_rng(0)
+    z = np.array([np.cos(0.1), np.sin(0.1)])
+    angles = [estimate_tan_alpha(z, X, X[:, 0] > 1.5, eps) for X in rng.standard_normal((20, 100_000, 2))]
+    values = [angle.tan for angle in angles]
+    assert np.mean(values) == pytest.approx(np.tan(0.1), rel=0.05)
+    assert 0.5 < np.std(values) / np.median([angle.relative_error * angle.tan for angle in angles]) < 1.5
+
+
+def test_an_angle_below_its_error_is_not_reported_as_zero() -> None:
+    X = np.random.default_rng(0).standard_normal((20_000, 3))
+    angle = estimate_tan_alpha(np.eye(3)[0], X, X[:, 0] > 1.0, eps=0.2)
+    assert 0.0 < angle.tan < 0.06
+    assert angle.relative_error == 1.0
+
+
+def test_refinement_ends_where_its_samples_end() -> None:
+    """Two inputs take slabs of 720 samples: of 60,000 there are 4,000 in one at 0.15 rad, of 3,000 there are 200."""
+    left, doubts = {}, {}
+    for n in (3_000, 60_000):
+        ends = []
+        for seed in range(5):
+            rng = np.random.default_rng(seed)
+            X = rng.standard_normal((n, 2))
+            ends.append(
+                refine_estimate(np.array([np.cos(0.15), np.sin(0.15)]), X, X[:, 0] > 1.0, rng, max_estimates=300)
+            )
+        left[n] = np.median([np.arccos(end.z[0]) for end in ends])
+        doubts[n] = np.median([end.doubt for end in ends])
+    assert left[60_000] < 0.05
+    assert doubts[3_000] > 2.0
+    assert doubts[60_000] < doubts[3_000]
 
 
 def test_both_searches_reduce_the_angle() -> None:
@@ -317,6 +353,8 @@ def test_fit_upper_refuses() -> None:
     for upper, n_upper, words in (("tree", None, "one of"), ("deep", None, "widths"), ("network", (2,), "one number")):
         with pytest.raises(ValueError, match=words):
             fit_upper(source, layer, upper, rng=np.random.default_rng(0), n_upper=n_upper)
+    with pytest.raises(ValueError, match="max_degree"):
+        fit_upper(source, layer, rng=np.random.default_rng(0), max_degree=0)
 
 
 def test_a_score_of_samples_without_a_class_counts_them() -> None:

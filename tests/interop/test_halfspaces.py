@@ -181,6 +181,19 @@ def test_bent_faces_are_not_vouched_for(bend: float) -> None:
         assert certificate.verdict == ("statistical" if bend == 0.0 else "approximate"), certificate.reasons
 
 
+@pytest.mark.parametrize("bend", [-0.05, 0.0])
+def test_faces_bent_alike_are_not_vouched_for(bend: float) -> None:
+    """Three faces of a set that is no union, each bent too little to be seen alone among flipped labels."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1_000, 4))
+    Z = X[:, :3]
+    across = (Z**2).sum(axis=1, keepdims=True) - Z**2
+    inside = (Z + bend * across > 1.0).any(axis=1) ^ (rng.random(1_000) < 0.02)
+    certificate = HalfspaceUnion(3, random_state=0).fit(X, inside).certificate_
+    failed = [check.name for check in certificate.checks if not check.passed]
+    assert failed == (["shape"] if bend else [])
+
+
 def test_corners_are_claimed_where_labels_show_them() -> None:
     """The corner is there; sixty labels do not tell, two thousand do."""
     for seed in range(3):

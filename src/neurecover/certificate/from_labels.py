@@ -44,13 +44,15 @@ class Corners:
 
     `rounded` is how far the best rounding of all corners lowers the deviance, and `material` how far a rounding that is
     large enough to matter raises it (inf if no corner can be rounded). `chamfer` is the BIC of rounded corners with one
-    halfspace less, and `bent` that with one face bent, both minus the BIC of the union; `bent` is inf in one dimension.
+    halfspace less, `bent` that with one face bent and `bowed` that with all of them, each minus the BIC of the union;
+    inf where there is no such rival, as in one dimension.
     """
 
     rounded: float
     chamfer: float
     material: float
     bent: float
+    bowed: float
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def _structure(seen: Labelled) -> Check:
 
 def _shape(seen: Labelled) -> Check:
     """Check that no curved boundary explains the labels better, or with fewer parameters, and no bent face."""
-    rival, limit, bent = seen.rival, seen.options.labels.curved, seen.corners.bent
+    rival, limit, bent, bowed = seen.rival, seen.options.labels.curved, seen.corners.bent, seen.corners.bowed
     sentence = "No curved boundary of low degree explains the labels as well."
     if rival.gap < limit:
         than = "lower" if rival.gap < 0.0 else "higher"
@@ -185,6 +187,9 @@ def _shape(seen: Labelled) -> Check:
     elif bent < limit:
         than = "lower" if bent < 0.0 else "higher"
         sentence = f"A face is bent: with a quadratic term beside it the criterion is {abs(bent):.1f} {than}."
+    elif bowed < 0.0:
+        sentence = f"The faces are bent: with one curvature for all of them the criterion is {-bowed:.1f} lower."
+        return Check("shape", False, bowed, 0.0, sentence)
     gap = min(rival.gap, bent)
     return Check("shape", gap >= limit, gap, limit, sentence)
 

@@ -5,8 +5,9 @@ Every row is a median over fresh seeds. `angle` is that of the worst unit to the
 1 where none does, and `networks` counts those that do: Algorithms 3 and 5 of [BJW18] give all units exactly or none.
 
 Algorithms 1 to 4 and 6 of [ATV21] read the samples through means alone, T̂_j = T_j + E_j with E_j Gaussian of a
-covariance that falls as 1/n. Beyond `DRAWN` samples the error of the means of that many is shrunk to √(DRAWN/n) of
-itself, which has the law of the error at n, and `drawn` is less than n. Algorithm 5 then regresses on those drawn.
+covariance that falls as 1/n; so do 3 to 6 of [BJW18], but for the few samples of their linear systems. Beyond `DRAWN`
+samples the error of the means of that many is shrunk to √(DRAWN/n) of itself, which has the law of the error at n, and
+`drawn` is less than n. Algorithm 5 of [ATV21] and 6 of [BJW18] then regress on those drawn.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from neurecover.activations import Activation
+from neurecover.activations import Activation, get
 from neurecover.algorithms.atv21.coefficients import estimate_coefficients
 from neurecover.algorithms.atv21.printed import Printed, PrintedOptions, algorithm_5, full_rank, printed_units
 from neurecover.algorithms.atv21.steps import Units, algorithm_1, population_coefficients
+from neurecover.algorithms.bjw18 import printed as bjw18
+from neurecover.algorithms.bjw18.patterns import ExactWeights
+from neurecover.algorithms.bjw18.projection import projection_signs
 from neurecover.algorithms.gklw19.learner import OURS, PAPER, Settings, learn
 from neurecover.data import ArraySource, unwhiten
 from neurecover.exceptions import UnsolvableError
@@ -103,9 +107,8 @@ def _from_means(what: str) -> Run:
         c = estimate_coefficients(source, 4, rng, regress=-1)
         tensors = {j: T * c.scale[:, None] for j, T in c.tensors.items()}
         if task.n > len(task.X):
-            left = np.sqrt(len(task.X) / task.n)
-            true = population_coefficients(task.truth, tuple(tensors))
-            tensors = {j: true[j] + left * (T - true[j]) for j, T in tensors.items()}
+            left, true = np.sqrt(len(task.X) / task.n), population_coefficients(task.truth, tuple(tensors))
+            tensors = {j: _shrunk(T, true[j], task) for j, T in tensors.items()}
             c = replace(c, errors={j: left * s for j, s in c.errors.items()})
         if what == "1–3":
             try:
@@ -119,6 +122,55 @@ def _from_means(what: str) -> Run:
         if what == "5":
             return units.W, algorithm_5(source, units, act, k, PrintedOptions())
         return units.W, full_rank(units, tensors, act, k)
+
+    return run
+
+
+def _shrunk(estimate: np.ndarray, true: np.ndarray, task: Task) -> np.ndarray:
+    """Return the estimate with the errors of n samples in place of those of the samples drawn."""
+    return np.asarray(true + np.sqrt(min(len(task.X) / task.n, 1.0)) * (estimate - true))
+
+
+def _with_threshold(task: Task) -> bjw18.PrintedOptions:
+    """Return the options with τ = 1/(4ℓ) up to a million samples, and from there on as small as the errors are."""
+    rows = 4 * (task.truth.n_hidden + task.truth.n_inputs)
+    return bjw18.PrintedOptions(rows=rows, tau=0.25 / rows * min(1.0, np.sqrt(1e6 / task.n)))
+
+
+def _exact_answer(exact: ExactWeights) -> Answer:
+    return (exact.network.W, exact.network) if exact.exact else (exact.start, None)
+
+
+def _bjw18_3(task: Task) -> Answer:
+    """Run Algorithm 3 of [BJW18] with third cumulants of errors as of n samples."""
+
+    def moments(Q: np.ndarray) -> bjw18.Mixture:
+        # Hidden values are independent, each with the central moments of a rectified Gaussian.
+        A = np.linalg.lstsq(task.truth.hidden(task.X), Q, rcond=None)[0].T
+        m1, m2, m3 = (float(get(f"power({c})").hermite(np.zeros(1), 0)[0, 0]) for c in (1, 2, 3))
+        third = np.einsum("ai,bi,ci->abc", A, A, A) * (m3 - 3.0 * m2 * m1 + 2.0 * m1**3)
+        seen = bjw18.Mixture.of(Q)
+        return bjw18.Mixture(_shrunk(seen.second, (m2 - m1**2) * A @ A.T, task), _shrunk(seen.third, third, task))
+
+    rng, k, act = np.random.default_rng(task.seed), task.truth.n_hidden, task.truth.activation
+    return _exact_answer(bjw18.algorithm_3(task.X, task.Y, k, act, rng, _with_threshold(task), moments=moments))
+
+
+def _bjw18(what: str) -> Run:
+    """Run Algorithms 4 and 5, or 6, of [BJW18] with a score tensor of errors as of n samples."""
+
+    def run(task: Task) -> Answer:
+        rng, truth, options = np.random.default_rng(task.seed), task.truth, _with_threshold(task)
+        act, d, k = truth.activation, truth.n_inputs, truth.n_hidden
+        theta, order = rng.standard_normal(truth.n_outputs), bjw18.score_order(truth.activation)
+        collapsed = Network(truth.W, None, theta[None] @ truth.A, activation=act)
+        true = population_coefficients(collapsed, (order,))[order][0]
+        T = _shrunk(bjw18.collapsed_score(task.X, task.Y, theta, order, rng, options), true, task)
+        V = bjw18.directions_of_score(T, d, k, order, rng)
+        if what == "4, 5":
+            return _exact_answer(bjw18.algorithm_5(task.X, task.Y, V, act, rng, options))
+        signs = projection_signs(ArraySource(task.X, task.Y), V, act)  # Algorithm 6
+        return signs.W, Network(signs.W, None, signs.A, None, act)
 
     return run
 
@@ -162,6 +214,8 @@ MOMENTS = replace(PAPER, detector="moments", halve=False)
 BEST_HERMITE = _by_method("hermite", "best", bias=True)
 LARGE, MIDDLE, SMALL = (10_000, 100_000, 800_000), (1_000, 10_000, 100_000), (500, 2_000, 8_000)
 FAR = (10**7, 10**8, 10**9, 10**10, 10**12)
+FURTHER = (10**6, 10**7, 10**8, 10**9)
+SQUARED = _orthonormal(3, 2, 3, "power(2)")
 LINES = (
     # The best form is one for Algorithms 1 to 6.
     Line("ATV21", "1–3", _with_biases, LARGE, {"printed": _from_means("1–3"), "best": BEST_HERMITE}),
@@ -177,12 +231,14 @@ LINES = (
     Line("GKLW19", "2", _orthonormal(6, 6, 6), MIDDLE, {"printed": _gklw19(MOMENTS), "best": _gklw19(OURS)}),
     Line("GKLW19", "3", _orthonormal(6, 6, 6), MIDDLE, {"printed": _gklw19(PAPER), "best": _gklw19(OURS)}, 0.1),
     Line("GKLW19", "4", _orthonormal(6, 4, 9), MIDDLE, {"printed": _gklw19(PAPER), "best": _gklw19(OURS)}, 0.1),
-    Line("BJW18", "3", _orthonormal(4, 4, 6), (*MIDDLE, 1_000_000),
-         {"printed": _by_method("exact_ica", "paper"), "best": _by_method("exact_ica", "best")}),
-    Line("BJW18", "4, 5 (squared relu)", _orthonormal(3, 2, 3, "power(2)"), (*MIDDLE, 1_000_000),
-         {"printed": _by_method("exact_tensor", "paper"), "best": _by_method("exact_tensor", "best")}),
-    Line("BJW18", "6 (squared relu)", _orthonormal(3, 2, 3, "power(2)"), (*MIDDLE, 1_000_000),
-         {"printed": _by_method("noisy_tensor", "paper"), "best": _by_method("noisy_tensor", "best")}, 0.1),
+    Line("BJW18", "3", _orthonormal(4, 4, 6), MIDDLE, {"printed": _bjw18_3, "best": _by_method("exact_ica", "best")}),
+    Line("BJW18", "3", _orthonormal(4, 4, 6), FURTHER, {"printed": _bjw18_3}, drawn=DRAWN),
+    Line("BJW18", "4, 5 (squared relu)", SQUARED, MIDDLE,
+         {"printed": _bjw18("4, 5"), "best": _by_method("exact_tensor", "best")}),
+    Line("BJW18", "4, 5 (squared relu)", SQUARED, FURTHER, {"printed": _bjw18("4, 5")}, drawn=DRAWN),
+    Line("BJW18", "6 (squared relu)", SQUARED, MIDDLE,
+         {"printed": _bjw18("6"), "best": _by_method("noisy_tensor", "best")}, 0.1),
+    Line("BJW18", "6 (squared relu)", SQUARED, FURTHER, {"printed": _bjw18("6")}, 0.1, drawn=DRAWN),
     Line("BJW18", "7", lambda s: teacher(4, 4, 2, bias=0.0, random_state=s), SMALL,
          {"printed": _by_method("one_sparse", "paper"), "best": _by_method("one_sparse", "best")}),
     Line("BJW18", "8", _orthonormal(4, 2, 3), SMALL,

@@ -47,8 +47,8 @@ from neurecover.tensors import Span
 class Found:
     """The network in the coordinates of the samples, and the fit to moments that led to it.
 
-    basis (d, r) spans the units in whitened coordinates; W_whitened = fit.W basisᵀ. `span` is None if k ≥ d. `looks`
-    counts the estimates made from the residuals of an earlier network.
+    basis (d, r) spans the units in the coordinates of `whitening`, where W is fit.W basisᵀ; `rows` leads from the fit
+    to the samples. `span` is None if k ≥ d. `looks` counts the estimates made from the residuals of an earlier network.
     """
 
     network: Network
@@ -62,10 +62,17 @@ class Found:
 
     @property
     def direction_errors(self) -> np.ndarray:
-        """The expected error √E‖δw‖² (k,) of every unit's direction, in whitened coordinates and within the span of the
-        units.
+        """The expected error √E‖δw‖² (k,) of every unit's direction, in whitened coordinates.
+
+        Within the span it is that of the fit. The span, left singular vectors of coefficients M = B S Vᵀ + E with
+        entries of E up to 1 in units of S, is off by (I − BBᵀ) E V S⁻¹ Bᵀw, which adds at most (d − r) ‖S⁻¹Bᵀw‖².
         """
-        return direction_errors(self.fit, self.coefficients, self.network.activation, self.bias)
+        inside = direction_errors(self.fit, self.coefficients, self.network.activation, self.bias)
+        if self.span is None or not len(inside):
+            return inside
+        d, r = self.basis.shape
+        along = self.fit.W / np.linalg.norm(self.fit.W, axis=1, keepdims=True) / self.span.singular_values[:r]
+        return np.hypot(inside, np.sqrt(d - r) * np.linalg.norm(along, axis=1))
 
     def rows(self, units: np.ndarray, bias: bool) -> np.ndarray:
         """Return units (w, b) of the fit's r dimensions, (m, r + 1), in the coordinates of the samples."""
@@ -103,6 +110,11 @@ def learn(
     for degree in looks(coefficients.n, r, len(fit.W) > r, options):
         if deadline.passed:
             break
+        if r < d and activation.homogeneity is not None:  # orders 1 and 2 of the residuals show the span better
+            found_span = low_coefficients(white, rng, network, options).span((1, 2), r)
+            old, basis = basis, found_span.basis
+            fit = replace(fit, W=fit.W @ old.T @ basis)
+            network = output_weights(white, _in_whole(fit, basis), activation, affine=fit.affine, bias=bias)
         sharper = sharper_coefficients(white, network, basis, degree, rng, options)
         sharper = replace(sharper, chosen_by_noise=coefficients.chosen_by_noise)
         again = settled_units(sharper, activation, rng, fit, bias=bias)

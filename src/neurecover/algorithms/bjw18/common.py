@@ -32,11 +32,8 @@ def as_estimate(exact: ExactWeights, notes: tuple[str, ...] = (), details: objec
     k = len(exact.units)
     if exact.exact:
         gap = min(unit.gap for unit in exact.units)
-        return Estimate(
-            exact.network,
-            (*notes, f"all {k} units exact, relative residual {exact.residual:.1e}, least gap {gap:.0e}"),
-            details=details,
-        )
+        figures = f"relative residual {exact.residual:.1e}" + ("" if np.isnan(gap) else f", least gap {gap:.0e}")
+        return Estimate(exact.network, (*notes, f"all {k} units exact, {figures}"), details=details)
     sentences = list(notes)
     lost = [unit for unit in exact.units if not unit.found]
     if lost:

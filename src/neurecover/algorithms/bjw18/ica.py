@@ -32,7 +32,7 @@ from neurecover.algorithms.bjw18.common import (
 )
 from neurecover.algorithms.bjw18.options import ExactOptions
 from neurecover.algorithms.bjw18.patterns import ExactWeights, output_span
-from neurecover.algorithms.bjw18.printed import PrintedOptions, run_as_printed, unmixing
+from neurecover.algorithms.bjw18.printed import Mixture, PrintedOptions, run_as_printed, unmixing
 from neurecover.algorithms.bjw18.tensor import until_exact
 from neurecover.data import Source, Whitening
 from neurecover.results import Estimate
@@ -42,7 +42,7 @@ def ica_directions(X: np.ndarray, Y: np.ndarray, k: int, rng: np.random.Generato
     """Return rough units (k, d) of a network whose rows are orthonormal in whitened inputs."""
     whitening = Whitening.of(np.zeros(X.shape[1]), X.T @ X / len(X))
     Q = output_span(Y, k).Q
-    components = (Q - Q.mean(axis=0)) @ unmixing(Q, rng)
+    components = (Q - Q.mean(axis=0)) @ unmixing(Mixture.of(Q), rng)
     return components.T @ whitening.inputs(X) / len(X) @ whitening.matrix.T
 
 

@@ -11,6 +11,7 @@ here is the least from 3 on whose coefficient is not zero, 4 for relu and 3 for 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,15 +53,27 @@ def score_order(activation: Activation) -> int:
 def score_directions(
     X: np.ndarray, Y: np.ndarray, k: int, activation: Activation, rng: np.random.Generator, options: PrintedOptions
 ) -> np.ndarray:
-    """Return unit rows (k, d), signs unknown, of the collapsed score tensor [BJW18, Alg. 4, steps 1–4], x ~ N(0, I).
-
-    An order above 3 is contracted with random vectors to 3, one pair of which Jennrich's algorithm decomposes.
-    """
+    """Return unit rows (k, d), signs unknown, of the collapsed score tensor [BJW18, Alg. 4, steps 1–4], x ~ N(0, I)."""
+    theta = rng.standard_normal((Y.shape[1],))
     order = score_order(activation) if options.order is None else options.order
-    d = X.shape[1]
-    collapsed = (Y + options.noise * rng.standard_normal(Y.shape)) @ rng.standard_normal((Y.shape[1], 1))
-    sums = reduce(ArraySource(X, collapsed), HermiteSums(d, 1, degree=order, regress=-1))
-    cube = flatten(sums.coefficients().packed(order)[0], d, (1, 1, order - 2))
+    return directions_of_score(collapsed_score(X, Y, theta, order, rng, options), X.shape[1], k, order, rng)
+
+
+def collapsed_score(
+    X: np.ndarray, Y: np.ndarray, theta: np.ndarray, order: int, rng: np.random.Generator, options: PrintedOptions
+) -> np.ndarray:
+    """Return the mean of θ·(y + g) S_j(x), packed [BJW18, Alg. 4, steps 1 and 2]."""
+    (own,) = rng.spawn(1)  # so that what follows is drawn alike for any number of samples
+    collapsed = (Y + options.noise * own.standard_normal(Y.shape)) @ theta
+    sums = reduce(ArraySource(X, collapsed), HermiteSums(X.shape[1], 1, degree=order, regress=-1))
+    return np.asarray(sums.coefficients().packed(order)[0])
+
+
+def directions_of_score(T: np.ndarray, d: int, k: int, order: int, rng: np.random.Generator) -> np.ndarray:
+    """Return unit rows (k, d) of a packed tensor: an order above 3 is contracted with random vectors to 3, one pair of
+    which Jennrich's algorithm decomposes.
+    """
+    cube = flatten(T, d, (1, 1, order - 2))
     return joint_diagonalise(np.moveaxis(cube, -1, 0), k, rng, pencils=1, max_iterations=0).V
 
 
@@ -69,19 +82,34 @@ def sketched(Y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
     return Y if Y.shape[1] == k else Y @ rng.standard_normal((Y.shape[1], k))
 
 
-def unmixing(Q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return M (k, k) with Q M the hidden values up to scale, by ICA of the mixtures Q = T y (n, k): their third
-    cumulants once whitened, an orthogonal tensor, are decomposed. Components have variance 1 and positive skewness.
+@dataclass(frozen=True)
+class Mixture:
+    """The central moments of mixtures q: Cov(q) (k, k) and E[q ⊗ q ⊗ q] (k, k, k)."""
+
+    second: np.ndarray
+    third: np.ndarray
+
+    @classmethod
+    def of(cls, Q: np.ndarray) -> Mixture:
+        """Return the moments of samples (n, k)."""
+        k, mean = Q.shape[1], Q.mean(axis=0)
+        third = np.zeros((k * k, k))
+        for rows in np.array_split(Q, 1 + len(Q) // _BLOCK):
+            q = rows - mean
+            third += (q[:, :, None] * q[:, None, :]).reshape(-1, k * k).T @ q / len(Q)
+        return cls((Q - mean).T @ (Q - mean) / len(Q), third.reshape(k, k, k))
+
+
+def unmixing(mixture: Mixture, rng: np.random.Generator) -> np.ndarray:
+    """Return M (k, k) with q M the independent components: the third cumulants of whitened mixtures, an orthogonal
+    tensor, are decomposed. Components have variance 1 and positive skewness.
     """
-    k, mean = Q.shape[1], Q.mean(axis=0)
-    values, vectors = np.linalg.eigh((Q - mean).T @ (Q - mean) / len(Q))
+    k = len(mixture.second)
+    values, vectors = np.linalg.eigh(mixture.second)
     if values[0] <= 0.0:
         raise UnsolvableError(f"The sketched outputs have rank below {k}.")
-    whiten, third = vectors / np.sqrt(values), np.zeros((k * k, k))
-    for rows in np.array_split(Q, 1 + len(Q) // _BLOCK):
-        white = (rows - mean) @ whiten
-        third += (white[:, :, None] * white[:, None, :]).reshape(-1, k * k).T @ white / len(Q)
-    third = third.reshape(k, k, k)
+    whiten = vectors / np.sqrt(values)
+    third = np.einsum("abc,ai,bj,cl->ijl", mixture.third, whiten, whiten, whiten, optimize=True)
     U = decompose({3: pack(third, 3)[None]}, k, k, rng).W if k > 1 else np.ones((1, 1))
     skewness = np.einsum("ijk,ai,aj,ak->a", third, U, U, U)
     return np.asarray(whiten @ U.T * np.where(skewness < 0.0, -1.0, 1.0))
@@ -131,11 +159,17 @@ def _by_pattern(X: np.ndarray, Q: np.ndarray, on: np.ndarray, start: np.ndarray,
 
 
 def algorithm_3(
-    X: np.ndarray, Y: np.ndarray, k: int, activation: Activation, rng: np.random.Generator, options: PrintedOptions
+    X: np.ndarray,
+    Y: np.ndarray,
+    k: int,
+    activation: Activation,
+    rng: np.random.Generator,
+    options: PrintedOptions,
+    moments: Callable[[np.ndarray], Mixture] = Mixture.of,
 ) -> ExactWeights:
-    """Return the exact network for orthonormal W [BJW18, Alg. 3]."""
+    """Return the exact network for orthonormal W [BJW18, Alg. 3]; `moments` gives those of the sketched outputs."""
     Q = sketched(Y, k, rng)
-    values = Q @ unmixing(Q, rng)  # (T U)⁻¹ T y, steps 1 to 3
+    values = Q @ unmixing(moments(Q), rng)  # (T U)⁻¹ T y, steps 1 to 3
     ell = _rows(X, k, options)
     on = values[:ell] > _threshold(ell, options) * values.std(axis=0)
     start = (values - values.mean(axis=0)).T @ X / len(X)
@@ -145,11 +179,22 @@ def algorithm_3(
 def algorithm_4(
     X: np.ndarray, Y: np.ndarray, k: int, activation: Activation, rng: np.random.Generator, options: PrintedOptions
 ) -> ExactWeights:
-    """Return the exact network for Gaussian inputs [BJW18, Alg. 4 and 5], both signs of every direction tried."""
-    V = score_directions(X, Y, k, activation, rng, options)
-    ell = _rows(X, k, options)
+    """Return the exact network for Gaussian inputs [BJW18, Alg. 4 and 5]."""
+    return algorithm_5(X, Y, score_directions(X, Y, k, activation, rng, options), activation, rng, options)
+
+
+def algorithm_5(
+    X: np.ndarray,
+    Y: np.ndarray,
+    V: np.ndarray,
+    activation: Activation,
+    rng: np.random.Generator,
+    options: PrintedOptions,
+) -> ExactWeights:
+    """Return the exact network from directions V (k, d), both signs of which are tried on the first ℓ samples."""
+    ell = _rows(X, len(V), options)
     values = X[:ell] @ np.vstack([V, -V]).T
-    on, Q = values > _threshold(ell, options), sketched(Y[:ell], k, rng)
+    on, Q = values > _threshold(ell, options), sketched(Y[:ell], len(V), rng)
     return by_patterns(X[:ell], Y[:ell], Q, on, V, activation)
 
 

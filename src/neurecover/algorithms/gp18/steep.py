@@ -27,14 +27,14 @@ from neurecover.activations import Activation, SidedPower
 from neurecover.activations.quadrature import hermite_polynomials
 from neurecover.algorithms.base import BEST, Algorithm, Call
 from neurecover.algorithms.gp18.common import refuse_unless
-from neurecover.algorithms.gp18.landscape.step_one import hermite_coefficients
 from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.algorithms.gp18.options import STEEP, SteepOptions
-from neurecover.data import Source, subsample
+from neurecover.data import ArraySource, Source, reduce, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.search import Task
-from neurecover.statistics.moments.hermite import hermite_features, n_features
+from neurecover.statistics import HermiteSums, regression_degree
+from neurecover.statistics.moments.hermite import hermite_features, n_features, root_factorials
 from neurecover.tensors import span
 
 _SCANNED = 32  # directions at a time
@@ -89,7 +89,7 @@ def gradient_search(
     X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
     shuffled = rng.permutation(len(X))  # the first of them are then a sample too
     inputs, Y = X[shuffled], Y[shuffled]
-    basis = _units_span(source, n_hidden, options)
+    basis = _units_span(inputs, Y[:, 0], options)
     X = inputs @ basis
     d = X.shape[1]
     Z = rng.standard_normal((directions or 60 * 2**d, d))
@@ -127,15 +127,23 @@ def _out_of_reach(activation: Activation, d: int, n_hidden: int, options: SteepO
     return None
 
 
-def _units_span(source: Source, n_hidden: int, options: SteepOptions) -> np.ndarray:
-    """Return an orthonormal basis (d, r) of the span of the units; of all inputs where these are few."""
-    d = source.n_inputs
+def _units_span(X: np.ndarray, y: np.ndarray, options: SteepOptions) -> np.ndarray:
+    """Return an orthonormal basis (d, r) of the span of the units; of all inputs where these are few.
+
+    Orders 1 and 2 come from a regression and order 3 is a mean over what that leaves: n (F₂² + F₃) multiply–adds, F_j
+    the number of features up to degree j. One pass for all three would take the products of both, n F₂ F₃.
+    """
+    n, d = X.shape
     if d <= options.max_inputs:
         return np.eye(d)
-    # What is not regressed is averaged.
-    regress = None if n_features(d, 3) <= options.features else 2
-    tensors, error = hermite_coefficients(source, source.count(), 3, regress)
-    return span(tensors, d, error, rank=options.max_inputs).basis
+    sums = HermiteSums(d, 1, 2, regression_degree(n, d, 2))
+    low, F = reduce(ArraySource(X, y), sums).coefficients(), n_features(d, 2)
+    third = np.zeros(n_features(d, 3) - F)
+    for rows in np.array_split(np.arange(n), 1 + n * n_features(d, 3) // options.entries):
+        features = hermite_features(X[rows], 3)
+        third += features[F:] @ (y[rows] - low.values[0] @ features[:F]) / n
+    tensors = {1: low.packed(1), 2: low.packed(2), 3: (third * root_factorials(d, 3))[None]}
+    return span(tensors, d, np.sqrt(low.residual_variance / low.freedom), rank=options.max_inputs).basis
 
 
 def _in_all_inputs(

@@ -110,7 +110,7 @@ def two_steps(
         deadline=deadline,
         options=options,
     )
-    notes = [f"{seen.share:.1%} of the samples have an active unit.", end.sentence]
+    notes = [f"{seen.share:.1%} of the samples have an active unit.", *end.sentences]
     certain = _certain(seen, end, notes, options)
     t = _below_the_noise(end, seen, ArraySource(X, Y), act, options.most_hidden) if seen.noisy else end.threshold
     return LowestLayer(end.W, t, found, seen, end, end.tan_alpha, end.agreement, certain, tuple(notes))

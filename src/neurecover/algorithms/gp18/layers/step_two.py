@@ -33,8 +33,17 @@ class Boundary:
     by: UnionFit | tuple[Search | None, ...]
 
     @property
-    def sentence(self) -> str:
-        return f"The layer predicts the activity of {self.agreement:.2%} of {self.n_holdout} held-out samples."
+    def sentences(self) -> tuple[str, ...]:
+        """What the layer predicts, and where a search was held up by its samples."""
+        found = f"The layer predicts the activity of {self.agreement:.2%} of {self.n_holdout} held-out samples."
+        doubts = [search.doubt for search in self.by if search is not None] if isinstance(self.by, tuple) else []
+        if not doubts or max(doubts) <= 1.0:
+            return (found,)
+        return (
+            found,
+            "RefineEstimate ended where its samples did not tell better directions from worse: noise of "
+            f"{max(doubts):.2g} times the decrease it looks for. `tan_alpha` is what was left.",
+        )
 
 
 def boundary(

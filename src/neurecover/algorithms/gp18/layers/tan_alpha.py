@@ -5,32 +5,58 @@ For a unit w at angle α to z, and t its threshold, the unit is active in a thin
 
     tan α = (t₂ − t₁) / (Φ⁻¹(0.6) − Φ⁻¹(0.4)).
 
-The box of EstimateTanAlpha is missing from the paper's text; this is what its Lemmas 3 to 6 use. RefineEstimate is
-printed with the test α′ ≤ 0.01 α/d, which no small perturbation can pass; Lemma 7 supports α′ ≤ (1 − c/d) α.
+The box of EstimateTanAlpha is missing from the paper's text; this is what its Lemmas 3 to 6 use. In a slab that is not
+thin the crossing is that of τ g + U, τ = tan α and U uniform on ±ε/2, whose density at 0 is erf(ε/√8 τ)/ε where that of
+τ g is φ(0)/τ, so that
+
+    erf(ε/√8 τ) = q,        q = ε φ(0) (Φ⁻¹(0.6) − Φ⁻¹(0.4)) / (t₂ − t₁).
+
+RefineEstimate is printed with the test α′ ≤ 0.01 α/d, which no small perturbation can pass; Lemma 7 supports
+α′ ≤ (1 − c/d) α.
 """
 
 from dataclasses import dataclass
-from math import atan, cos, exp, nan, pi, sin, sqrt
+from math import atan, cos, exp, inf, nan, pi, sin, sqrt
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import erfinv, ndtri
 
 LOW, HIGH = 0.4, 0.6  # shares of active samples in the two slabs, on either side of one half
 # Samples of a slab whose share of active ones is known to a quarter of what lies between: m (0.2/4)² = 0.24.
 FEWEST = round(16.0 * HIGH * LOW / (HIGH - LOW) ** 2)
+_Q = float(ndtri(HIGH) - ndtri(LOW)) / sqrt(2.0 * pi)  # q (t₂ − t₁)/ε
+# The relative error of t₂ − t₁ for slabs of one sample: of a share it is √(p (1 − p)), and shares rise by 0.2 between.
+_ONE = sqrt(2.0 * LOW * (1.0 - LOW)) / (HIGH - LOW)
 
 
 @dataclass(frozen=True)
 class Angle:
-    """tan α with the slabs t₁ < t₂ it came from; NaN where no slab of enough samples crosses 0.4 or 0.6.
+    """The crossings t₁ < t₂ of 0.4 and 0.6, in the middle of slabs of width `eps`; NaN where samples show none.
 
     `count` is the number of samples in the smaller of both slabs.
     """
 
-    tan: float
     t1: float
     t2: float
+    eps: float
     count: int = 0
+
+    @property
+    def _share(self) -> float:
+        """q; it is 1 for an angle of 0."""
+        return self.eps * _Q / abs(self.t2 - self.t1) if self.t2 != self.t1 else inf
+
+    @property
+    def _largest(self) -> float:
+        """The q of the least angle that is told from 0: t₂ − t₁ one standard error above that of an angle of 0."""
+        return 1.0 / (1.0 + _ONE * sqrt(_Q / self.count))
+
+    @property
+    def tan(self) -> float:
+        """The tangent of α, or of the least angle told from 0 where that is larger; NaN where no slab of enough samples
+        crosses 0.4 or 0.6.
+        """
+        return self.eps / (sqrt(8.0) * float(erfinv(min(self._share, self._largest)))) if self.count else nan
 
     @property
     def alpha(self) -> float:
@@ -43,26 +69,32 @@ class Angle:
 
     @property
     def relative_error(self) -> float:
-        """The standard error of tan α over tan α, 3.5/√m for slabs of m samples.
+        """The standard error of tan α over tan α: 3.5/√m for thin slabs of m samples; 1 for an angle not told from 0.
 
-        A share p has the error √(p(1 − p)/m) and rises by φ(Φ⁻¹(p)) cot α per unit of s, so that either crossing is off
-        by √(0.24/m) tan α/0.386, and tan α by √2 times that over Φ⁻¹(0.6) − Φ⁻¹(0.4) = 0.507.
+        That of t₂ − t₁ is √2 √(0.24/m) over 0.2, but for the samples that slabs wider than t₂ − t₁ share, and
+        ∂ log τ/∂ log (t₂ − t₁) = ½√π q exp(y²)/y with y = erfinv q.
         """
-        crossing = sqrt(LOW * (1.0 - LOW) / self.count) / _DENSITY if self.count else nan
-        return sqrt(2.0) * crossing / _BETWEEN
-
-
-_BETWEEN = float(ndtri(HIGH) - ndtri(LOW))  # the distance of the two slabs over tan α
-_DENSITY = exp(-0.5 * float(ndtri(HIGH)) ** 2) / sqrt(2.0 * pi)  # of N(0, 1) at either
+        if not self.count:
+            return nan
+        if self._share >= self._largest:
+            return 1.0
+        q, y = self._share, float(erfinv(self._share))
+        own = min(1.0, _Q / q)
+        return sqrt(own / self.count) * _ONE * 0.5 * sqrt(pi) * q * exp(y * y) / y
 
 
 @dataclass(frozen=True)
 class Search:
-    """A direction z with its angle, and how many angles were estimated to find it."""
+    """A direction z with its angle, and how many angles were estimated to find it.
+
+    `doubt` is the standard error of the difference of two angles that the search compared last, over the difference
+    for which it keeps a trial: above about 1 it follows noise. It is 0 where every decrease is kept.
+    """
 
     z: np.ndarray
     angle: Angle
     estimates: int
+    doubt: float = 0.0
 
 
 def estimate_tan_alpha(z: np.ndarray, X: np.ndarray, active: np.ndarray, eps: float = 0.05) -> Angle:
@@ -98,10 +130,12 @@ def estimate_tan_alpha(z: np.ndarray, X: np.ndarray, active: np.ndarray, eps: fl
 
     t1, t2 = crossing(LOW), crossing(HIGH)
     if not np.isfinite(t1 + t2):
-        return Angle(nan, nan, nan)
+        return Angle(nan, nan, eps)
     fewest = min(high - low for low, high in (slab(t1), slab(t2)))
+    if fewest < FEWEST:
+        return Angle(nan, nan, eps)
     # The slab [s − ε, s] stands for its middle.
-    return Angle(abs(t2 - t1) / _BETWEEN, t1 - 0.5 * eps, t2 - 0.5 * eps, fewest)
+    return Angle(t1 - 0.5 * eps, t2 - 0.5 * eps, eps, fewest)
 
 
 def clear_of(X: np.ndarray, W: np.ndarray, threshold: np.ndarray, unit: int, margin: float = 0.3) -> np.ndarray:
@@ -120,33 +154,48 @@ def refine_estimate(
     active: np.ndarray,
     rng: np.random.Generator,
     *,
-    eps: float = 0.05,
+    eps: float | None = None,
     target: float = 0.01,
     max_estimates: int = 1_000,
     decrease: float = 0.04,
+    judged: float = 0.25,
 ) -> Search:
     """Run RefineEstimate(ε₁, ε₂) [GP18, Alg. 1]: random perturbations of z, kept if they reduce the estimated angle.
 
-    A step is kept for a decrease of c/d, c = `decrease` [GP18, Lemma 7], and the estimate has a relative error of
-    3.5/√m: it takes slabs of m ≈ (88 d)² samples, some d² 10⁶ in all, for most of the steps that are kept to be good
-    ones. With fewer the search picks what noise favours and refines little: d = 5, from 0.15 rad with 600 estimates, to
-    0.13 and 0.16 at n = 10⁵ and to 0.12 at 4·10⁵. The search therefore looks at half of the samples, and the other
-    half, which has had no part in the choice, gives the angle that is reported.
+    A step of length δ = 0.1 sin α √(d − 1)/d is kept for a decrease of c/d, c = `decrease` [GP18, Lemma 7]. It changes
+    the share 0.8 δ/ε of a slab's samples, so that two angles differ by noise of √(1.6 δ/ε) times their error. Their
+    error over tan α is about the least for given samples at ε = 2 tan α, which is ε₁ unless it is given, and the noise
+    is then below c/d for slabs of m ≈ 360 d √(d − 1) samples: m/(2 tan α p(t)) inputs, p their density along z. The
+    search ends about where that is no longer so (`Search.doubt`). It looks at all samples but the share `judged`, which
+    has had no part in the choice and gives the angle that is reported.
     """
-    d, half = len(z), len(X) // 2
-    seen, kept = (X[:half], active[:half]), (X[half:], active[half:])
-    best = estimate_tan_alpha(z, *seen, eps)
-    estimates = 1
+    d, held = len(z), int(judged * len(X))
+    seen, kept = (X[held:], active[held:]), (X[:held], active[:held])
+    best = estimate_tan_alpha(z, *seen, 0.3 if eps is None else eps)
+    best = _in_its_slabs(z, *seen, best) if eps is None else best
+    estimates, doubt = 1, inf
     while estimates < max_estimates and best.alpha > target:
+        length = 0.1 * sin(best.alpha) / d
+        replaced = min(0.8 * length * sqrt(d - 1.0) / best.eps, 1.0)
+        doubt = sqrt(2.0 * replaced) * best.relative_error * d / decrease
         step = rng.standard_normal(d)
         step -= (step @ z) * z
-        trial = z + 0.1 * sin(best.alpha) / d * step
+        trial = z + length * step
         trial /= np.linalg.norm(trial)
-        angle = estimate_tan_alpha(trial, *seen, eps)
+        angle = estimate_tan_alpha(trial, *seen, best.eps)
         estimates += 1
         if angle.alpha <= (1.0 - decrease / d) * best.alpha:
-            z, best = trial, angle
-    return Search(z, estimate_tan_alpha(z, *kept, eps), estimates + 1)
+            z, best = trial, _in_its_slabs(trial, *seen, angle) if eps is None else angle
+    left = estimate_tan_alpha(z, *kept, best.eps)
+    while np.isnan(left.tan) and left.eps < 1.0:  # the share judged is smaller, so that its slabs may have to be wider
+        left = estimate_tan_alpha(z, *kept, 2.0 * left.eps)
+    return Search(z, left, estimates + 1, doubt)
+
+
+def _in_its_slabs(z: np.ndarray, X: np.ndarray, active: np.ndarray, angle: Angle) -> Angle:
+    """Return the angle from slabs of 2 tan α, if those hold enough samples."""
+    again = angle if np.isnan(angle.tan) else estimate_tan_alpha(z, X, active, 2.0 * angle.tan)
+    return angle if np.isnan(again.tan) else again
 
 
 def turn_estimate(

@@ -47,6 +47,8 @@ def fit_upper(
     """
     if upper not in UPPERS:
         raise ValueError(f"upper must be one of {', '.join(UPPERS)}. Got {upper!r} instead.")
+    if max_degree < 1:
+        raise ValueError(f"max_degree needs to be a whole number from 1. Got {max_degree!r} instead.")
     act = activations.get(activation)
     hidden = Hidden(train, layer)
     top: Upper

@@ -31,7 +31,8 @@ class _Labels:
 class _Rounded:
     """Unit normals (k, d), thresholds (k,), the rounding, 0 for corners, and rates r; the deviance after a fit.
 
-    The margin of the face `bent` has sign·(q·x)² beside it, q being `along` (d,).
+    The margin of the face `bent` has sign·(q·x)² beside it, q being `along` (d,). If `bowed`, margins of all faces have
+    c ‖Pᵢx‖² beside them, one c for all and Pᵢ the projector on what the normals span across the i-th.
     """
 
     W: np.ndarray
@@ -42,6 +43,7 @@ class _Rounded:
     bent: int = 0
     sign: float = 0.0
     along: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    bowed: bool = False
 
     def contains(self, X: np.ndarray) -> np.ndarray:
         return np.asarray(_joined(X @ self.W.T - self.threshold, self.rounding)[0] > 0.0)
@@ -55,7 +57,8 @@ def corners(labels: Source, fit: UnionFit, rng: np.random.Generator, options: La
     seen, sharp = _sharp(labels, fit)
     bent = _bent(seen, sharp) + d * np.log(n) if d > 1 else np.inf
     if k < 2:
-        return Corners(0.0, np.inf, np.inf, bent)
+        return Corners(0.0, np.inf, np.inf, bent, np.inf)
+    bowed = _fitted(seen, replace(sharp, bowed=True)).deviance - sharp.deviance + np.log(n) if d > 1 else np.inf
     free = min((_fitted(seen, _with(sharp, r), free=True) for r in (0.1, 0.4)), key=lambda found: found.deviance)
     chamfer = np.inf
     # Two boundaries and a chamfer make one corner.
@@ -72,7 +75,7 @@ def corners(labels: Source, fit: UnionFit, rng: np.random.Generator, options: La
         # Two parallel boundaries have no corner: whatever ρ is, moved apart they are what they were.
         if np.mean(rival.contains(drawn) != sharp.contains(drawn)) > 0.5 * options.rounded:
             material = rival.deviance - sharp.deviance
-    return Corners(sharp.deviance - free.deviance, chamfer, material, bent)
+    return Corners(sharp.deviance - free.deviance, chamfer, material, bent, float(bowed))
 
 
 def _sharp(labels: Source, fit: UnionFit) -> tuple[_Labels, _Rounded]:
@@ -144,7 +147,8 @@ def _fitted(seen: _Labels, start: _Rounded, free: bool = False) -> _Rounded:
     (k, d), size = start.W.shape, start.W.size
     X, top = seen.X, float(np.log(seen.sharpest))
     softest = top + float(np.log(_SOFT))
-    at = softest if len(start.along) else top
+    at = softest if len(start.along) or start.bowed else top
+    across = _squares_across(start.W, X) if start.bowed else None
 
     def read(v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         U = v[:size].reshape(k, d)
@@ -156,6 +160,8 @@ def _fitted(seen: _Labels, start: _Rounded, free: bool = False) -> _Rounded:
         m, bend = X @ W.T - t, X @ v[-len(start.along) :] if len(start.along) else None
         if bend is not None:
             m[:, start.bent] += start.sign * bend**2
+        if across is not None:
+            m += v[-1] * across
         value, part, by_log = _joined(m, rounding)
         s = float(np.exp(v[size + k]))
         here = deviance_of(s * value, seen.inside, v[size + k + 1 : size + k + 3])
@@ -168,14 +174,24 @@ def _fitted(seen: _Labels, start: _Rounded, free: bool = False) -> _Rounded:
             parts.pop()
         if bend is not None:
             parts.append(X.T @ (2.0 * start.sign * bend * G[:, start.bent]))
+        if across is not None:
+            parts.append([float(np.vdot(G, across))])
         return here.value, np.concatenate(parts)
 
     rounding = np.log([start.rounding] * free)
-    v = np.concatenate([start.W.ravel(), start.threshold, [at], start.rates, rounding, start.along])
+    extra = np.append(start.along, [0.0] * start.bowed)
+    v = np.concatenate([start.W.ravel(), start.threshold, [at], start.rates, rounding, extra])
     bounds = [(None, None)] * (size + k) + [(softest, top), (-12.0, 6.0), (-12.0, 6.0)]
-    bounds += [(float(np.log(_NARROWEST)), float(np.log(_WIDEST)))] * free + [(None, None)] * len(start.along)
+    bounds += [(float(np.log(_NARROWEST)), float(np.log(_WIDEST)))] * free + [(None, None)] * len(extra)
     # Every fit begins where the union's own has ended, so that 300 steps are ample.
     found = minimize(deviance, v, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 300})
     W, _, t, ends = read(found.x)
     rates = found.x[size + k + 1 : size + k + 3]
     return replace(start, W=W, threshold=t, rounding=ends, rates=rates, deviance=float(found.fun))
+
+
+def _squares_across(W: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Return ‖Pᵢx‖² (n, k), Pᵢ the projector on the part of the span of the normals that is orthogonal to the i-th."""
+    _, s, right = np.linalg.svd(W, full_matrices=False)
+    inside = X @ right[s > 1e-6 * s[0]].T  # an angle below that is below the error of any normal
+    return np.asarray(np.sum(inside**2, axis=1)[:, None] - (X @ W.T) ** 2)
