@@ -15,11 +15,11 @@ class Segments:
     """What was found and tested about a broken line.
 
     `no_hinge` is the p-value of a straight line, and `further` that of the hypothesis that up to three more hinges
-    explain only noise. `correlation` is that of successive residuals, with its z-score and p-value. `rival` names
-    another shape that is `ahead` in BIC or another measure; it is empty if there is none. `outliers` are rows, and
-    `errors` the standard errors of the network's arrays. For shares and counts, `scatter` is Pearson's χ² with its
-    degrees of freedom and p-value, and `least` the smallest information in a segment, as a number of rows of variance
-    one.
+    explain only noise. `spare` says that one hinge fewer leaves no more than rounding too. `correlation` is that of
+    successive residuals, with its z-score and p-value. `rival` names another shape that is `ahead` in BIC or another
+    measure; it is empty if there is none. `outliers` are rows, and `errors` the standard errors of the network's
+    arrays. For shares and counts, `scatter` is Pearson's χ² with its degrees of freedom and p-value, and `least` the
+    smallest information in a segment, as a number of rows of variance one.
     """
 
     n_rows: float
@@ -29,6 +29,7 @@ class Segments:
     dof: float
     noise: float
     exact: bool
+    spare: bool
     no_hinge: float
     further: float
     correlation: float
@@ -62,14 +63,7 @@ def certify_segments(facts: Segments, options: SegmentOptions = DEFAULTS.segment
             "Ask for fewer hinges.",
         ),
         _hinges(facts),
-        Check(
-            "further hinges",
-            facts.n_hinges == 0 or facts.further >= options.further,
-            facts.further,
-            options.further,
-            f"The test of {_hinges_in_words(facts.n_hinges)} against up to three more has p = {facts.further:.3g}.",
-            "Leave n_hinges=None, which finds their number.",
-        ),
+        _further(facts, options),
         _neighbours(facts),
         Check(
             "shape",
@@ -80,7 +74,7 @@ def certify_segments(facts: Segments, options: SegmentOptions = DEFAULTS.segment
             if facts.rival
             else "No other shape that was tried does better.",
         ),
-        _outliers(facts),
+        _outliers(facts, options.few),
         *_counts(facts, options),
         Check("prediction", bool(np.isfinite(facts.noise)), facts.noise, None, "The line predicts within the noise."),
     )
@@ -94,7 +88,9 @@ def certify_segments(facts: Segments, options: SegmentOptions = DEFAULTS.segment
 
 def _segments(facts: Segments) -> Check:
     K = facts.n_hinges
-    count = "A straight line does as well as hinges" if K == 0 else _hinges_in_words(K)
+    count = _hinges_in_words(K)
+    if K == 0:
+        count = "A straight line" + " does as well as hinges" * (facts.no_hinge > facts.level)
     how = f"{facts.loss} loss" if facts.scatter is None else f"{facts.loss} outputs"
     chosen = "told" if facts.told else "found by tests and their posterior"
     return Check("segments", True, float(K), None, f"{count} ({chosen}), {facts.n_rows:g} rows, {how}.")
@@ -139,8 +135,26 @@ def _hinges(facts: Segments) -> Check:
     p = facts.no_hinge
     if facts.n_hinges == 0:
         return Check("hinges", True, p, None, f"The test of a straight line against hinges has p = {p:.3g}.")
+    if facts.spare:
+        fewer = _hinges_in_words(facts.n_hinges - 1) if facts.n_hinges > 1 else "A straight line"
+        said = f"{fewer} would leave no more than rounding too."
+        return Check("hinges", False, p, facts.level, said, "Ask for fewer hinges.")
     said = "" if p <= facts.level else " A straight line does as well."
     return Check("hinges", p <= facts.level, p, facts.level, f"The test of no hinge has p = {p:.3g}.{said}")
+
+
+def _further(facts: Segments, options: SegmentOptions) -> Check:
+    count = _hinges_in_words(facts.n_hinges) if facts.n_hinges else "a straight line"
+    return Check(
+        "further hinges",
+        facts.further >= options.further,
+        facts.further,
+        options.further,
+        f"The test of {count} against up to three more has p = {facts.further:.3g}.",
+        "Leave n_hinges=None, which finds their number."
+        if facts.told
+        else "Take measurements at more distinct inputs: a hinge needs two on either side.",
+    )
 
 
 def _neighbours(facts: Segments) -> Check:
@@ -155,14 +169,17 @@ def _neighbours(facts: Segments) -> Check:
     return Check("neighbours", alone, facts.correlation_p, facts.serial_level, sentence)
 
 
-def _outliers(facts: Segments) -> Check:
+def _outliers(facts: Segments, few: float) -> Check:
     rows = facts.outliers
     named = f"Rows far off the fit: {', '.join(map(str, rows[:10]))}{', …' if len(rows) > 10 else ''}."
+    bounded = facts.loss in ("huber", "tukey")
+    # Without noise a curve through half of the rows would have the others for outliers.
+    many = facts.exact and len(rows) > few * facts.n_rows
     return Check(
         "outliers",
-        facts.loss in ("huber", "tukey") or not rows,
+        not rows or (bounded and not many),
         float(len(rows)),
         0.0,
         named if rows else "No row is far off the fit.",
-        "Use loss='tukey', which gives them no weight." if facts.scatter is None else "Look at these rows.",
+        "Look at these rows." if bounded or facts.scatter else "Use loss='tukey', which gives them no weight.",
     )

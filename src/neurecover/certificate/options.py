@@ -123,6 +123,7 @@ class SegmentOptions:
     further: float = 0.01  # p-value below which the number of hinges counts as too small
     scatter: float = 0.01  # p-value below which shares or counts scatter more than their family says
     least: float = 2.0  # information in a segment, whose line has two numbers
+    few: float = 0.05  # largest share of outliers where the other rows are exact
 
 
 @dataclass(frozen=True)

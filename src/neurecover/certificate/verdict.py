@@ -75,7 +75,7 @@ NEEDS_OF_LABELS = {
 }
 # Broken lines of one input (`hinges`) are fitted to all rows, and judged by tests against other shapes.
 NEEDS_OF_SEGMENTS = {
-    "exact": ("segments", "rounding", "rows"),
+    "exact": ("segments", "rounding", "rows", "hinges", "outliers"),
     "statistical": ("segments", "rows", "hinges", "further hinges", "neighbours", "shape", "outliers"),
     "approximate": ("prediction",),
 }

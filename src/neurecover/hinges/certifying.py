@@ -54,6 +54,7 @@ def certificate_facts(found: Segmented, errors: ParameterArrays, options: HingeO
         dof=found.dof if dispersion is None else float(len(points) - found.fit.n_parameters),
         noise=found.noise,
         exact=found.exact,
+        spare=found.spare,
         no_hinge=found.no_hinge.p_value,
         further=found.further.p_value,
         correlation=found.serial.correlation,

@@ -58,9 +58,9 @@ class Problem(Protocol):
 
 
 def rounding_floor(points: Points) -> float:
-    """Return the sum of squares that rounding alone leaves: a few last digits of outputs of their own size."""
-    largest = float(np.abs(points.y).max(initial=0.0)) + abs(points.level)
-    return points.n * (8.0 * np.finfo(float).eps * max(largest, np.finfo(float).tiny)) ** 2
+    """Return the sum of squares that rounding alone leaves: a last digit of the outputs, and a few of their spread."""
+    size = 8.0 * float(np.abs(points.y).max(initial=0.0)) + 2.0 * abs(points.level)
+    return points.n * (np.finfo(float).eps * max(size, 1e-100)) ** 2
 
 
 def count_hinges(problem: Problem, rng: np.random.Generator, options: HingeOptions = DEFAULTS) -> Counted:

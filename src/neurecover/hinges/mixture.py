@@ -97,6 +97,7 @@ class Mixture:
         The sum of squares is minimised over breaks and all other parameters. Given the breaks S it is RSS_S + (v −
         v̂_S)²/u_S, with u_S the variance over the noise's, RSS_S/dof.
         """
+        limit = max(limit, float(self.rss.min()))
         unit = self.scale**2 * self.dof / np.where(self.rss > 0.0, self.rss, 1.0)
         reach = np.sqrt(unit * np.maximum(limit - self.rss, 0.0))
         inside = self.rss <= limit
@@ -130,7 +131,7 @@ def break_profile(posterior: Posterior, j: int, limit: float) -> np.ndarray:
     places, group = np.unique(posterior.breaks[:, j], return_inverse=True)
     least = np.full(len(places), np.inf)
     np.minimum.at(least, group, posterior.rss)
-    inside = np.flatnonzero(least <= limit)
+    inside = np.flatnonzero(least <= max(limit, least.min()))
     ends = []
     for last, beyond in ((inside[0], inside[0] - 1), (inside[-1], inside[-1] + 1)):
         end = places[last]

@@ -19,7 +19,7 @@ from neurecover.hinges.options import DEFAULTS
 from neurecover.hinges.robust import pseudo_values
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline import recover
-from neurecover.pipeline.robust import RobustOptions, far_rows, name_rows, outlier_check, scale_of
+from neurecover.pipeline.robust import RobustOptions, clipped, far_rows, name_rows, outlier_check
 from neurecover.random import as_generator
 from neurecover.results import Recovery
 from neurecover.statistics import TurnedSides
@@ -72,10 +72,8 @@ def fit_planes(
     """
     if loss == "squared":
         return _by_squares(X, y, weight, n_hinges, most, random_state)
-    how, median = RobustOptions(), float(np.median(y))
-    reach = how.first * scale_of(y - median, 0)
-    clipped = np.clip(y, median - reach, median + reach) if reach > 0.0 else y
-    found = _by_squares(X, clipped, weight, n_hinges, most, random_state)
+    how = RobustOptions()
+    found = _by_squares(X, clipped(y), weight, n_hinges, most, random_state)
     for _ in range(how.rounds):
         before = found.network(X)[:, 0]
         values = pseudo_values(y, before, found.network.n_parameters, loss)

@@ -22,6 +22,7 @@ from neurecover.hinges.projection import HingeSums, Projection, hinge_columns, s
 from neurecover.hinges.search import BrokenLine, all_sets, coarse_grid
 
 _CELLS = 200  # of the inputs, by which the prior of the breaks is summed
+_ROUNDINGS = 64.0  # in units of the last digit of RSS without breaks: what sums of a few thousand rows lose
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ def posterior(fit: BrokenLine, rng: np.random.Generator, options: HingeOptions =
     sets = np.vstack([sets, len(places) + np.arange(K)])
     log_prior = np.append(log_prior, -np.inf if len(sets) > 1 else 0.0)
     L, u = solve_sets(sums.A, sums.b, sets)
-    rss = np.maximum(base.rss - np.square(u).sum(axis=0), fit.rss)
+    rss = _sums_of_squares(fit, base, sums.places[sets], u)
     log_weight = log_prior - 0.5 * dof * np.log(np.maximum(rss, np.finfo(float).tiny))
     if not np.isfinite(log_weight).any() or K == 0:
         log_weight = np.append(np.full(len(sets) - 1, -np.inf), 0.0)
@@ -102,12 +103,36 @@ def log_evidence(fit: BrokenLine, options: HingeOptions = DEFAULTS) -> float:
     if len(sets) == 0 or volume <= 0.0:
         return -np.inf
     sums = base.hinges(nodes.places)
-    rss = np.maximum(base.rss - np.square(solve_sets(sums.A, sums.b, sets)[1]).sum(axis=0), fit.rss)
+    rss = _sums_of_squares(fit, base, nodes.places[sets], solve_sets(sums.A, sums.b, sets)[1])
     dof = max(points.total - base.basis.shape[1] - K, 1.0)
     gaps = np.diff(nodes.places[sets], axis=1, prepend=-1.0, append=1.0)
     logs = log_widths + np.log(gaps).sum(axis=1)
     logs -= 0.5 * dof * np.log(np.maximum(rss, np.finfo(float).tiny) / base.rss)
     return float(np.logaddexp.reduce(logs)) - float(np.log(volume)) - 0.5 * K * float(np.log(points.n))
+
+
+def _sums_of_squares(fit: BrokenLine, base: Projection, breaks: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Return RSS_S (T,) of the breaks (T, K), whose hinges gain u² (K, T)."""
+    Q = _curvature(fit, base)
+    if Q is None:
+        return np.maximum(base.rss - np.square(u).sum(axis=0), fit.rss)
+    off = breaks - fit.breaks
+    return np.asarray(fit.rss + np.einsum("tj,jk,tk->t", off, Q, off))
+
+
+def _curvature(fit: BrokenLine, base: Projection) -> np.ndarray | None:
+    """Return Q (K, K) of RSS_S = RSS + (S − Ŝ)ᵀ Q (S − Ŝ), if noise is so small that RSS_S by gains is rounding.
+
+    The breaks' errors are then far smaller than the gaps between inputs, within which this is exact to first order.
+    """
+    points, K = fit.points, len(fit.breaks)
+    if _ROUNDINGS * np.finfo(float).eps * base.rss <= 0.01 * fit.rss / points.total:  # 0.01 in n log RSS
+        return None
+    J = np.sqrt(points.w)[:, None] * tangent_columns(points.z, fit.breaks)
+    P = np.linalg.qr(J[:, : 2 + K])[0]
+    D = J[:, 2 + K :] * fit.coefficients[2:]
+    D = D - P @ (P.T @ D)
+    return np.asarray(D.T @ D)
 
 
 def _prior_volume(points: Points, K: int, options: HingeOptions) -> float:
@@ -264,7 +289,7 @@ def _sampled(
     """Sample sets of nodes, break by break given the others, in chains side by side; return them with log counts."""
     points, K, C = fit.points, len(fit.breaks), options.chains
     places, widths, bounds = nodes.places, nodes.widths, nodes.bounds
-    sums, gap = base.hinges(places), points.gap(options)
+    sums, gap, Q = base.hinges(places), points.gap(options), _curvature(fit, base)
     ranks, log_widths = points.rank(places), np.log(widths)
     nearest = [a + int(np.argmin(np.abs(places[a:b] - p))) for a, b, p in zip(bounds, bounds[1:], fit.breaks)]
     state = np.tile(nearest, (C, 1))
@@ -279,6 +304,11 @@ def _sampled(
             square = np.diag(sums.A)[own] - np.square(V).sum(axis=1)
             more = (sums.b[own] - np.einsum("ck,ckg->cg", u, V)) ** 2 / np.where(square > 0.0, square, np.inf)
             rss = np.maximum(base.rss - np.square(u).sum(axis=1)[:, None] - more, fit.rss)
+            if Q is not None:
+                off, rest = places[own] - fit.breaks[j], np.delete(places[state] - fit.breaks, j, axis=1)
+                cross, within = rest @ np.delete(Q[j], j), np.delete(np.delete(Q, j, 0), j, 1)
+                rss = fit.rss + np.einsum("cj,jk,ck->c", rest, within, rest)[:, None]
+                rss = rss + 2.0 * cross[:, None] * off + Q[j, j] * off**2
             logs = log_widths[own] - 0.5 * dof * np.log(np.maximum(rss, np.finfo(float).tiny))
             below = ranks[state[:, j - 1]] + gap if j else np.full(C, gap - 1.0)
             above = ranks[state[:, j + 1]] - gap if j < K - 1 else np.full(C, len(points) - gap)

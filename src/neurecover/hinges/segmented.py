@@ -18,6 +18,7 @@ from neurecover.hinges.posterior import Posterior, posterior
 from neurecover.hinges.projection import hinge_columns, tangent_columns
 from neurecover.hinges.robust import PseudoValues, first_curve, pseudo_values
 from neurecover.hinges.search import BrokenLine, best_breaks
+from neurecover.pipeline.robust import RobustOptions, clipped
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +65,9 @@ class Segmented(Estimated):
 
     `no_hinge` tests a straight line, `further` this number of hinges, both against up to three more. `outliers` are
     rows (positions) far off the fit. Where their number was sought, `bic` is that of 0, 1, … hinges and `log_odds` the
-    log of their probability over that of none. `exact` says that the residual is rounding. `loss` is what is made
-    least, or the family of shares and counts, whose `dispersion` says whether rows scatter as it says.
+    log of their probability over that of none. `exact` says that the residual is rounding, and `spare` that one hinge
+    fewer leaves no more than that. `loss` is what is made least, or the family of shares and counts, whose `dispersion`
+    says whether rows scatter as it says.
     """
 
     no_hinge: FurtherHinges
@@ -78,6 +80,7 @@ class Segmented(Estimated):
     exact: bool
     loss: str
     told: bool
+    spare: bool = False
     dispersion: Dispersion | None = None
 
 
@@ -126,18 +129,41 @@ def _by_pseudo_values(
     rng: np.random.Generator,
     options: HingeOptions,
 ) -> tuple[PseudoValues, BrokenLine]:
-    """Iterate the pseudo-values of a robust loss until the breaks stay the same; return them and the line."""
-    values = pseudo_values(y, first_curve(x, y), 2, loss)
-    before = np.zeros(0)
-    for _ in range(20):
-        problem = Squares.of(x, values.y, weight, options)
-        points, fit = problem.points, _fitted(problem, n_hinges, rng, options).fit
-        fitted = points.level + fit((x - points.centre) / points.size)
-        values = pseudo_values(y, fitted, fit.n_parameters, loss)
-        places = points.x(fit.breaks)
-        if len(places) == len(before) and np.allclose(places, before, rtol=0.0, atol=1e-6 * points.size):
+    """Return pseudo-values of a robust loss with the number of breaks that they call for, and the line.
+
+    With little noise a first curve through most rows keeps its corners, and has the other rows for outliers. So if
+    outliers are many, clipped outputs are a second start.
+    """
+    how = RobustOptions()
+    found: list[tuple[PseudoValues, BrokenLine]] = []
+    for outputs in (pseudo_values(y, first_curve(x, y), 2, loss).y, clipped(y)):
+        before = -1
+        for _ in range(how.rounds):
+            problem = Squares.of(x, outputs, weight, options)
+            K = len(count_hinges(problem, rng, options).fit.breaks) if n_hinges is None else n_hinges
+            if before == K:
+                break
+            values, fit = _settled(x, y, outputs, weight, K, loss, options)
+            outputs, before = values.y, K
+        found.append((values, fit))
+        if values.outliers.mean() <= how.few:
             break
-        before = places
+    return min(found, key=lambda one: one[0].outliers.sum())
+
+
+def _settled(
+    x: np.ndarray, y: np.ndarray, outputs: np.ndarray, weight: np.ndarray | None, K: int, loss: str,
+    options: HingeOptions,
+) -> tuple[PseudoValues, BrokenLine]:  # fmt: skip
+    """Iterate pseudo-values, the first of which are `outputs`, until the line with K breaks stays the same."""
+    how, before = RobustOptions(), np.full(len(y), np.inf)
+    for _ in range(20):  # every round gains a digit or more
+        fit = best_breaks(Points.of(x, outputs, weight), K, options)
+        fitted = fit.points.level + fit((x - fit.points.centre) / fit.points.size)
+        values = pseudo_values(y, fitted, fit.n_parameters, loss)
+        if np.sqrt(np.mean((fitted - before) ** 2)) <= how.settled * values.scale:
+            break
+        outputs, before = values.y, fitted
     return values, fit
 
 
@@ -234,6 +260,7 @@ def _examined(
         exact,
         "squared",
         n_hinges is not None,
+        exact and len(fit.breaks) > 0 and problem.fit(len(fit.breaks) - 1).rss <= floor,
     )
 
 

@@ -31,6 +31,7 @@ from neurecover.results import Recovery, Stage
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_LARGEST = 1e100  # of a number: the fourth root of the largest double leaves room for products with slopes
 LINKS = {"binomial": "logit", "poisson": "logarithm"}
 
 
@@ -162,6 +163,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         if self.family != "normal" and (X.shape[1] > 1 or self.loss != "squared"):
             told = f"{X.shape[1]} inputs" if X.shape[1] > 1 else f"loss='{self.loss}'"
             raise ValueError(f"family='{self.family}' is for one input and loss='squared'. Got {told} instead.")
+        _check_sizes(X, y, self._input_names(), self._output)
         self._rows = X, y
         self._weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         (self._fit_line if X.shape[1] == 1 else self._fit_planes)(X, y, sample_weight)
@@ -401,3 +403,14 @@ class HingeRegression(RegressorMixin, BaseEstimator):
     def _input_names(self) -> list[str]:
         named = getattr(self, "feature_names_in_", None)
         return [f"x{i}" for i in range(self.n_features_in_)] if named is None else [str(name) for name in named]
+
+
+def _check_sizes(X: np.ndarray, y: np.ndarray, names: list[str], output: str) -> None:
+    """Raise ValueError for columns whose squares are beyond double precision."""
+    for name, column in (*zip(names, X.T), (output, y)):
+        size = float(np.abs(column).max())
+        if size and not 1.0 / _LARGEST <= size <= _LARGEST:
+            raise ValueError(
+                f"Numbers need to be between 1e-100 and 1e100 in size, so that their squares can be added. Got "
+                f"{size:.3g} as the largest of '{name}': give it in another unit."
+            )

@@ -66,6 +66,13 @@ def pseudo_outputs(Y: np.ndarray, F: np.ndarray, n_parameters: int, loss: str) -
     return made, apart
 
 
+def clipped(Y: np.ndarray, options: RobustOptions | None = None) -> np.ndarray:
+    """Return outputs (n,) or (n, p) within a few robust deviations of their medians: no row is far off."""
+    median = np.median(Y, axis=0)
+    reach = (options or RobustOptions()).first * np.apply_along_axis(scale_of, 0, Y - median, 0)
+    return np.where(reach > 0.0, np.clip(Y, median - reach, median + reach), Y)
+
+
 def recover_robustly(
     source: Source,
     loss: str,
@@ -82,9 +89,7 @@ def recover_robustly(
     def with_outputs(values: np.ndarray) -> ArraySource:
         return ArraySource(X, values, origin=source.origin, weight=weight).named_like(source)
 
-    median = np.median(Y, axis=0)
-    reach = options.first * np.array([scale_of(y, 0) for y in (Y - median).T])
-    found = fit(with_outputs(np.where(reach > 0.0, np.clip(Y, median - reach, median + reach), Y)))
+    found = fit(with_outputs(clipped(Y, options)))
     F, rounds, settled = found.network(X), 0, False
     while not settled and rounds < options.rounds:
         found, rounds = fit(with_outputs(pseudo_outputs(Y, F, found.network.n_parameters, loss)[0])), rounds + 1

@@ -1,6 +1,7 @@
 """Compare a broken line with other shapes: a polynomial, a natural spline, a jump, hinges with rounded corners.
 
-Each is compared by BIC, n log RSS + log(n) · parameters, and reported if it is ahead by more than `options.ahead`.
+Each is compared by BIC, n log RSS + log(n) · parameters, and reported if it is ahead by more than `options.ahead`. Of
+few rows a shape with many parameters leaves next to nothing, so n log RSS counts the rows beyond the parameters.
 Rounded corners have one parameter more than the hinges, their width, and are tested by the likelihood ratio.
 """
 
@@ -40,7 +41,7 @@ def best_rival(fit: BrokenLine, floor: float, options: HingeOptions = DEFAULTS) 
     A shape is no rival if adding the fit's hinges to it still improves it significantly (χ² with two degrees of freedom
     per hinge): then the data show corners in any case.
     """
-    own, points = fit.bic(floor), fit.points
+    points = fit.points
     n, total = points.n, points.total
     H = np.maximum(points.z[:, None] - fit.breaks, 0.0)
     chance = 2.0 * gammaincinv(max(len(fit.breaks), 1), 0.95)
@@ -49,7 +50,9 @@ def best_rival(fit: BrokenLine, floor: float, options: HingeOptions = DEFAULTS) 
         if parameters >= len(points):
             continue
         rss = max(Projection.of(points, columns).rss, floor)
-        ahead = own - total * float(np.log(rss / total)) - float(np.log(n)) * parameters
+        more = parameters - fit.n_parameters
+        free = max(total - max(parameters, fit.n_parameters), 0.0)
+        ahead = free * float(np.log(max(fit.rss, floor) / rss)) - float(np.log(n)) * more
         if ahead > options.ahead:
             both = max(Projection.of(points, np.column_stack([columns, H])).rss, floor)
             if total * np.log(rss / both) <= chance:
@@ -60,9 +63,10 @@ def best_rival(fit: BrokenLine, floor: float, options: HingeOptions = DEFAULTS) 
             rivals.append(Rival("hinges with rounded corners", ahead, options.rounded, "n·log Σr²"))
     if len(fit.breaks) > 1:  # two breaks side by side follow one corner that is rounded
         fewer = best_breaks(points, len(fit.breaks) - 1, options)
-        left = total * float(np.log(max(_rounded(fewer), floor) / total)) + float(np.log(n)) * (fewer.n_parameters + 1)
-        if own - left > options.fewer:
-            rivals.append(Rival("one hinge fewer with rounded corners", own - left, options.fewer))
+        lost = total * float(np.log(max(_rounded(fewer), floor) / max(fit.rss, floor)))
+        ahead = float(np.log(n)) - lost  # it has one parameter fewer
+        if ahead > options.fewer:
+            rivals.append(Rival("one hinge fewer with rounded corners", ahead, options.fewer))
     return max(rivals, key=lambda rival: rival.ahead - rival.limit, default=None)
 
 
