@@ -15,6 +15,7 @@ with φ known, and linear in the unknown θ. Inside a cell, where no known unit 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +24,8 @@ from neurecover.queries.box.limits import EVERYWHERE, Limits
 from neurecover.queries.deep.options import DeepOptions
 
 Layer = tuple[np.ndarray, np.ndarray]
+
+_RECENT = 64  # cells kept: a walk along a boundary returns to the last few
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +52,7 @@ class KnownLayers:
     limits: Limits = EVERYWHERE
     options: DeepOptions = field(default_factory=DeepOptions)
     errors: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    _recent: OrderedDict[bytes, Cell] = field(default_factory=OrderedDict, init=False, repr=False)
 
     @property
     def error(self) -> float:
@@ -108,6 +112,15 @@ class KnownLayers:
 
     def cell(self, positive: np.ndarray) -> Cell:
         """Return the affine maps of the cell where exactly the units `positive` (K,) have q > 0."""
+        key = positive.tobytes()
+        found = self._recent.pop(key, None) or self._compute_cell(positive)
+        self._recent[key] = found
+        if len(self._recent) > _RECENT:
+            self._recent.popitem(last=False)
+        return found
+
+    def _compute_cell(self, positive: np.ndarray) -> Cell:
+        """Compute what `cell` returns."""
         M, m0 = np.eye(self.n_inputs), np.zeros(self.n_inputs)
         slopes, offsets, first = [np.zeros((0, self.n_inputs))], [np.zeros(0)], 0
         for W, b in self.layers:

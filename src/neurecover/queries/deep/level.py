@@ -49,6 +49,11 @@ class Level:
     missing: MissingUnit | None = None
 
     @property
+    def number(self) -> int:
+        """The number of the layer, counted from 1."""
+        return len(self.known.layers) + (self.known.unsigned is not None) + 1
+
+    @property
     def n_units(self) -> int:
         """The number of units found."""
         return len(self.units)
@@ -160,23 +165,36 @@ def _search_part(box: Box, level: Level, line: Scanned, rng: np.random.Generator
         if _is_explained(level, points[i : i + 1], sigma[i : i + 1])[0]:
             continue
         jump = jumps.jump(int(i))
-        unit = find_unit_at(box, level.known, level.record, points[i], jump, rng)
+        unit = _find_once(box, level, (id(line), int(i)), points[i], jump, rng)
         if unit is not None:
             level = add_unit(level, unit)
             continue
-        missing = _find_missing_below(box, level, points[i], jump, rng)
+        missing = _find_missing_below(box, level, (id(line), int(i)), points[i], jump, rng)
         if missing is not None:
             return replace(level, missing=missing)
     return level
 
 
+def _find_once(
+    box: Box, level: Level, kink: tuple[int, int], x: np.ndarray, jump: Jump | None, rng: np.random.Generator
+) -> Unit | None:
+    """Return the unit of this level whose boundary passes through x; None if there is none, or it was looked for before
+    with the same layers below.
+    """
+    key = (*kink, level.number, level.known.n_units)
+    if key in level.record.tried:
+        return None
+    level.record.tried.add(key)
+    return find_unit_at(box, level.known, level.record, x, jump, rng)
+
+
 def _find_missing_below(
-    box: Box, level: Level, x: np.ndarray, jump: Jump | None, rng: np.random.Generator
+    box: Box, level: Level, kink: tuple[int, int], x: np.ndarray, jump: Jump | None, rng: np.random.Generator
 ) -> MissingUnit | None:
     """Return the unknown unit of a lower layer whose boundary passes through x; None if there is none."""
     below, down = level.below, 1
     while below is not None:
-        unit = find_unit_at(box, below.known, level.record, x, jump, rng)
+        unit = _find_once(box, below, kink, x, jump, rng)
         if unit is not None:
             return MissingUnit(unit, down)
         below, down = below.below, down + 1

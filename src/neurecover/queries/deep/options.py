@@ -78,6 +78,7 @@ class DeepOptions:
     least_slope: float = 1e-11  # error of a slope: the rounding of features over a short way
     predicted: float = 0.2  # of the radius: how well a kink nearby is foretold
     nearby: tuple[float, ...] = (0.05, 0.03, 0.15)  # largest first distance of kinks nearby, then the others
+    across: float = 2.0  # of the point: how far its cell is looked through before a boundary is traced
     kinks_nearby: float = 0.3  # of the points nearby that must have their kink
     behind: tuple[float, ...] = (1.0,)  # distance behind a crossing, in radii: other boundaries are farther
     behind_coarse: tuple[float, ...] = (4.0, 1.2)  # the same when answers are coarse: long for the slope, then shorter

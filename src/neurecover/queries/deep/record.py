@@ -24,10 +24,14 @@ _HALVINGS = 16  # of an interval between two points of a line, until θ·φ is l
 
 
 class Record:
-    """The lines that were searched, each as a list of its parts."""
+    """The lines that were searched, each as a list of its parts.
+
+    `tried` are the kinks behind which a unit was looked for: their part and number, and the layers known then.
+    """
 
     def __init__(self) -> None:
         self.lines: list[list[Scanned]] = []
+        self.tried: set[tuple[int, int, int, int]] = set()
         self._jumps: dict[int, LineJumps] = {}
 
     def add(self, parts: list[Scanned]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.deep.boundaries.boundary import Boundary, start_boundary
 from neurecover.queries.deep.boundaries.check import Corrected, correct_boundary, find_unconfirmed
-from neurecover.queries.deep.boundaries.nearby import nearby_reaches, refine_nearby
+from neurecover.queries.deep.boundaries.nearby import holds_in_cell, nearby_reaches, refine_nearby
 from neurecover.queries.deep.boundaries.points import find_boundary_points
 from neurecover.queries.deep.boundaries.tracing import trace
 from neurecover.queries.deep.cells import KnownLayers
@@ -50,6 +50,8 @@ def find_unit_at(
     options = box.options.deep
     boundary = None if jump is None else _begin(box, known, record, x, jump, rng)
     if boundary is None:
+        return None
+    if not (box.coarse or holds_in_cell(box, known, boundary, x, rng)):
         return None
     if not boundary.complete and known.n_units:
         boundary = trace(box, known, boundary, x, rng)

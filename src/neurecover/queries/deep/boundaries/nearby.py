@@ -6,11 +6,15 @@ within the radius of a segment, and each that is found lowers σ, so that the ne
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.deep.boundaries.boundary import Boundary
+from neurecover.queries.deep.boundaries.check import boundary_holds
 from neurecover.queries.deep.boundaries.estimate import estimate
+from neurecover.queries.deep.boundaries.points import BoundaryPoints
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.lines.segments import find_local_kinks
 
@@ -34,35 +38,67 @@ def refine_nearby(
     Returns None if most of the kinks are missing.
     """
     options = box.options.deep
+    where = _spread_in_cell(known, boundary, x, reach, len(x) - 1, rng)
+    if where is None:
+        return None
+    X, way, std = where.around.points, where.way, where.std
+    radius = np.maximum(box.clear_radius(X, boundary.jump), options.sure * std / options.near)
+    ok = (radius < 0.7 * where.around.room) & (way > 0.2 * radius)
+    if not ok.any():
+        return boundary
+    X, normals, radius, way = X[ok], where.around.normals[ok], radius[ok], way[ok]
+    found = find_local_kinks(box, X, normals, radius)
+    hit = found.visible & found.clean & (np.abs(found.position) < options.near * radius)
+    if len(X) >= options.kinks_tested and np.count_nonzero(hit) < options.kinks_nearby * len(X):
+        return None
+    kinks = X[hit] + found.position[hit, None] * normals[hit]
+    # What the known layers are off by is nearly the same at x, and cancels but for the way between.
+    sigma = where.steep * np.hypot(found.sigma[hit], known.error * way[hit])
+    return estimate(boundary, known.features(kinks), sigma)
+
+
+def holds_in_cell(box: Box, known: KnownLayers, boundary: Boundary, x: np.ndarray, rng: np.random.Generator) -> bool:
+    """Return whether the boundary around x goes on up to the known units around it, where exact answers tell.
+
+    That of a deeper unit bends at unknown units, of which there are more than known ones while few layers are known.
+    """
+    options = box.options.deep
+    where = _spread_in_cell(known, boundary, x, options.across, options.kinks_tested, rng)
+    return where is not None and boundary_holds(box, where.around, where.std, boundary.jump)
+
+
+@dataclass(frozen=True, eq=False)
+class _Spread:
+    """Points of a boundary `around` one of its points, their distances `way` (n,) from it, and how far they may be off
+    the boundary, `std` (n,); `steep` is the length of the gradient of θ·φ.
+    """
+
+    around: BoundaryPoints
+    way: np.ndarray
+    std: np.ndarray
+    steep: float
+
+
+def _spread_in_cell(
+    known: KnownLayers, boundary: Boundary, x: np.ndarray, reach: float, most: int, rng: np.random.Generator
+) -> _Spread | None:
+    """Return up to `most` points of the boundary in the cell of x, at a distance of about `reach` (1 + ‖x‖) from it."""
     cell = known.cell_at(x)
     J = boundary.normal(cell)
     steep = float(np.linalg.norm(J))
     if not steep > 0.0:
         return None
     n = J / steep
-    U = np.linalg.qr(np.column_stack([n, rng.standard_normal((len(x), len(x) - 1))]))[0][:, 1:].T
+    U = np.linalg.qr(np.column_stack([n, rng.standard_normal((len(x), min(len(x) - 1, most)))]))[0][:, 1:].T
     ways = _free_ways(cell.Q @ x + cell.q0, U @ cell.Q.T)
     way = np.minimum(reach * (1.0 + float(np.linalg.norm(x))), 0.6 * ways)
     X = known.limits.pull_inside(x + (way * rng.choice([-1.0, 1.0], len(U)))[:, None] * U)
     # Back onto the boundary as it is known now.
     X = X - ((known.features(X) @ boundary.theta) / steep)[:, None] * n
     std = np.hypot(boundary.spread(known.features(X)), known.spread(boundary.theta, X)) / steep
-    room = np.minimum(
-        _free_ways(X @ cell.Q.T + cell.q0, np.broadcast_to(cell.Q @ n, (len(X), len(cell.Q)))), known.limits.room(X)
-    )
-    radius = np.maximum(box.clear_radius(X, boundary.jump), options.sure * std / options.near)
-    ok = (radius < 0.7 * room) & (way > 0.2 * radius)
-    if not ok.any():
-        return boundary
-    X, radius, way = X[ok], radius[ok], way[ok]
-    found = find_local_kinks(box, X, np.tile(n, (len(X), 1)), radius)
-    hit = found.visible & found.clean & (np.abs(found.position) < options.near * radius)
-    if len(X) >= options.kinks_tested and np.count_nonzero(hit) < options.kinks_nearby * len(X):
-        return None
-    kinks = X[hit] + found.position[hit, None] * n
-    # What the known layers are off by is nearly the same at x, and cancels but for the way between.
-    sigma = steep * np.hypot(found.sigma[hit], known.error * way[hit])
-    return estimate(boundary, known.features(kinks), sigma)
+    ways = _free_ways(X @ cell.Q.T + cell.q0, np.broadcast_to(cell.Q @ n, (len(X), len(cell.Q))))
+    room = np.minimum(ways, known.limits.room(X))
+    return _Spread(BoundaryPoints(X, np.tile(n, (len(X), 1)), room), way, std, steep)
 
 
 def _free_ways(values: np.ndarray, speeds: np.ndarray) -> np.ndarray:

@@ -27,6 +27,10 @@ class _NothingToLearnError(Exception):
     """Raised at a crossing where no kink can be measured, which neither confirms nor refutes the boundary."""
 
 
+class _BentError(Exception):
+    """Raised where the oracle is straight, but not constant, in the place of the boundary: it is a deeper unit's."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Position:
     """A point of the boundary and the units that are positive in the cell around it."""
@@ -70,6 +74,8 @@ def trace(
         except _NothingToLearnError:
             idle += 1
             continue
+        except _BentError:
+            return boundary
         if grown is None:
             lost += 1
             idle += 1
@@ -162,7 +168,7 @@ class _Walk:
         self, c: np.ndarray, u: np.ndarray, n: np.ndarray, way: float, reach: float
     ) -> tuple[tuple[np.ndarray, float], tuple[np.ndarray, float]] | None:
         """Return the kinks before the crossing c and behind it, with their errors; None if one is not there."""
-        before = self._find_kink(c - way * u, n, 0.5 * way * reach)
+        before = self._find_kink(c - way * u, n, 0.5 * way * reach, known=not self.box.coarse)
         if before is None:
             return None
         first, kink = before
@@ -191,16 +197,28 @@ class _Walk:
         crossing = _Crossing(unit, point, u / np.linalg.norm(u), np.inf)
         try:
             return self.learn(_Position(point, positive), crossing)[0]
-        except _NothingToLearnError:
+        except (_NothingToLearnError, _BentError):
             return None
 
-    def _find_kink(self, x: np.ndarray, n: np.ndarray, radius: float) -> tuple[np.ndarray, LocalKinks] | None:
-        """Return the kink on the segment x + t n, |t| ≤ radius, and its place; None if there is not exactly one."""
+    def _find_kink(
+        self, x: np.ndarray, n: np.ndarray, radius: float, known: bool = False
+    ) -> tuple[np.ndarray, LocalKinks] | None:
+        """Return the kink on the segment x + t n, |t| ≤ radius, and its place; None if there is not exactly one.
+
+        Raise _BentError if there clearly is none although the boundary is `known` at x.
+        """
         options = self.known.options
         X, V, R = x[None], n[None], np.array([radius])
         if not self.known.limits.contains(np.vstack([x - radius * n, x + radius * n])).all():
             return None
         found = find_local_kinks(self.box, X, V, R, options.arm)
+        if (
+            known
+            and found.straight[0]
+            and not found.flat[0]
+            and radius > self.box.clear_radius(X, self.boundary.jump)[0]
+        ):
+            raise _BentError
         if found.straight[0] or not confirm_kinks(self.box, X, V, R, found, options.arm)[0]:
             return None
         return x + found.position[0] * n, found
