@@ -121,3 +121,35 @@ def test_the_report_has_the_weights_with_intervals_above_the_checks(found: nr.Re
     assert 0 < page.index('id="coefficients"') < page.index('id="checks"')
     for name in found.parameter_names():
         assert f"<td>{name}</td>" in page
+
+
+def test_outputs_with_unequal_noise_have_intervals_of_their_own(tmp_path: Path) -> None:
+    """Noise of 0.3 and 0.01: the loud output's intervals hold 0.95 of 2,000 further samples, to four standard deviations.
+
+    Errors of the network, which all samples share, are a good part of the quiet one's, so that these may hold more. The
+    least errors that dividing by the noise could give are √(mean(v)·mean(1/v)) ≈ 15 times smaller.
+    """
+    truth, noise = nr.simulate.teacher(3, 2, 2, random_state=3), np.array([0.3, 0.01])
+    rng = np.random.default_rng(0)
+    X, fresh = rng.standard_normal((1_000, 3)), rng.standard_normal((2_000, 3))
+    made = nr.recover(X, truth(X) + noise * rng.standard_normal((1_000, 2)), n_hidden=2, random_state=0)
+    assert made.certificate.verdict == "statistical"
+    made.save(tmp_path / "r.npz")
+    read = nr.Recovery.load(tmp_path / "r.npz")
+    Y = truth(fresh) + noise * rng.standard_normal((2_000, 2))
+    ends = read.predict_interval(fresh)
+    np.testing.assert_array_equal(ends, made.predict_interval(fresh))
+    covered = np.mean((ends[:, :, 0] <= Y) & (ends[:, :, 1] >= Y), axis=0)
+    four = 4 * np.sqrt(0.95 * 0.05 / 2_000)
+    assert abs(covered[0] - 0.95) < four
+    assert covered[1] > 0.95 - four
+    assert np.all(np.ptp(ends[:, 1], axis=1) < 0.3 * np.ptp(ends[:, 0], axis=1))
+    stated = read.certificate.noise_variances
+    assert stated is not None
+    assert stated.mean() == pytest.approx(read.certificate.noise_variance)
+    said = next(check.sentence for check in made.certificate.checks if check.name == "noise")
+    assert "in output 1 to 0.3 in output 0" in said
+    assert "up to 15 times smaller" in said
+    # An error of 0.1 in the quiet output hides in the noise of the other, and is no noise of its own.
+    assert nr.verify(made.network, fresh, Y).within_noise(made.certificate)
+    assert not nr.verify(made.network, fresh, Y + [0.0, 0.1]).within_noise(made.certificate)

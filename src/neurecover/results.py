@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # optional libraries, imported only when used
     from pandas import DataFrame
 
 M_co = TypeVar("M_co", bound=Model, covariant=True)
+OF_CERTIFICATE = ("covariance_root", "noise_variances")  # arrays that are saved by their own names
 REASONS = 3  # reasons in a summary: nobody reads more; `verbose` gives all
 
 __all__ = ["Certificate", "Check", "Estimate", "Excerpt", "Recovery", "Stage", "versions"]
@@ -204,7 +205,8 @@ class Recovery(Generic[M_co]):
         (1, 1, 2)
         """
         Y, error = self.predict(X, return_std=True)
-        spread = np.hypot(error, np.sqrt(self.certificate.noise_variance or 0.0))
+        noise = self.certificate.noise_variances
+        spread = np.sqrt(error**2 + (self.certificate.noise_variance or 0.0 if noise is None else noise))
         return inference.intervals(Y.ravel(), spread.reshape(-1, 1), level).reshape(*Y.shape, 2)
 
     def parameter_names(self) -> list[str]:
@@ -422,8 +424,9 @@ class Recovery(Generic[M_co]):
                 arrays |= {f"estimate_{name}": value for name, value in estimate.network.to_arrays().items()}
         if certificate.standard_errors is not None:
             arrays |= {f"error_{name}": value for name, value in certificate.standard_errors.items()}
-        if certificate.covariance_root is not None:
-            arrays["covariance_root"] = certificate.covariance_root
+        for name in OF_CERTIFICATE:
+            if (array := getattr(certificate, name)) is not None:
+                arrays[name] = array
         if self.excerpt is not None:
             arrays |= {f"excerpt_{name}": value for name, value in self.excerpt.to_arrays().items()}
         if self.queried is not None:
@@ -465,9 +468,9 @@ class Recovery(Generic[M_co]):
                 record["n_samples"],
                 record["n_holdout"],
                 ParameterArrays(errors) if errors else None,
-                arrays.get("covariance_root"),
                 # Files of release 0.1 have no likelihood.
-                Likelihood(**record["likelihood"]) if record.get("likelihood") else None,
+                likelihood=Likelihood(**record["likelihood"]) if record.get("likelihood") else None,
+                **{name: arrays.get(name) for name in OF_CERTIFICATE},
             )
             stages = tuple(Stage(**stage) for stage in record["stages"])
             estimate = from_record(record.get("estimate"), arrays, path, activation)

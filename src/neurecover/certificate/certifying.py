@@ -80,7 +80,8 @@ def certify(case: Case) -> Certificate:
         return certificate
     likelihood = Likelihood(float(case.serial.sums["squared"].sum()), case.n_equations, case.n_free)
     kept = vouched and case.n_weights <= case.options.covariance
-    return replace(certificate, likelihood=likelihood, covariance_root=case.errors.root if kept else None)
+    root, noise = case.errors.root if kept else None, case.variances if vouched else None
+    return replace(certificate, likelihood=likelihood, covariance_root=root, noise_variances=noise)
 
 
 def issue(

@@ -93,12 +93,12 @@ def _weights(table: LayerTable, number: int) -> str:
 
 
 def _pictures(recovery: Recovery[Model], tables: list[LayerTable]) -> list[str]:
-    excerpt, noise = recovery.excerpt, recovery.certificate.noise_variance
+    excerpt = recovery.excerpt
     drawn = []
     if excerpt is not None:
         what = test_samples(recovery)
         drawn.append(as_svg(draw_fit, excerpt, what, name="fit", size=SQUARE))
-        drawn.append(as_svg(draw_residuals, excerpt, noise, what, name="residuals", size=SQUARE))
+        drawn.append(as_svg(draw_residuals, excerpt, recovery.certificate, what, name="residuals", size=SQUARE))
     if any(table.weights.size for table in tables):
         drawn.append(as_svg(draw_spectra, tables, name="spectra", size=SQUARE))
     if recovery.queried is not None and recovery.queried.line is not None:
@@ -108,7 +108,7 @@ def _pictures(recovery: Recovery[Model], tables: list[LayerTable]) -> list[str]:
 
 def _fresh(recovery: Recovery[Model], X: Any, Y: Any) -> dict[str, Any]:
     """Test the network on samples given for the report; return the results and a figure of the first samples."""
-    source, network, noise = as_source(X, Y), recovery.network, recovery.certificate.noise_variance
+    source, network = as_source(X, Y), recovery.network
     figures: Verification = verify(network, source)
     X, Y = next(source.blocks(ROWS))
     excerpt = Excerpt.of_answers(X, network, Y, network(X), source.input_names, source.output_names)
@@ -120,6 +120,6 @@ def _fresh(recovery: Recovery[Model], X: Any, Y: Any) -> dict[str, Any]:
         "rows": rows,
         "pictures": [
             as_svg(draw_fit, excerpt, "these samples", name="freshfit", size=SQUARE),
-            as_svg(draw_residuals, excerpt, noise, "these samples", name="freshresiduals", size=SQUARE),
+            as_svg(draw_residuals, excerpt, recovery.certificate, "these samples", name="freshresiduals", size=SQUARE),
         ],
     }
