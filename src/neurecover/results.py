@@ -251,7 +251,7 @@ class Recovery(Generic[M_co]):
         True
         """
         root, values = inference.covariance_root(self.certificate), inference.values_of(self.network)
-        ends = inference.intervals(values, root, level)
+        ends = inference.intervals(values, root, level, inference.freedom_of(self.certificate))
         return {name: (float(low), float(high)) for name, (low, high) in zip(self.parameter_names(), ends)}
 
     def covariance(self) -> np.ndarray:
@@ -302,7 +302,8 @@ class Recovery(Generic[M_co]):
         True
         """
         root, values = inference.covariance_root(self.certificate), inference.values_of(self.network)
-        return inference.wald_test(values, root, inference.hypothesis_rows(hypotheses, self.parameter_names()), value)
+        rows = inference.hypothesis_rows(hypotheses, self.parameter_names())
+        return inference.wald_test(values, root, rows, value, inference.freedom_of(self.certificate))
 
     def compare_models(self, other: Recovery[Model]) -> inference.ModelComparison:
         """Compare with another network that was fitted to the same samples.
@@ -424,6 +425,8 @@ class Recovery(Generic[M_co]):
                 arrays |= {f"estimate_{name}": value for name, value in estimate.network.to_arrays().items()}
         if certificate.standard_errors is not None:
             arrays |= {f"error_{name}": value for name, value in certificate.standard_errors.items()}
+        if certificate.freedom is not None:
+            arrays |= {f"freedom_{name}": value for name, value in certificate.freedom.items()}
         for name in OF_CERTIFICATE:
             if (array := getattr(certificate, name)) is not None:
                 arrays[name] = array
@@ -460,7 +463,7 @@ class Recovery(Generic[M_co]):
             raise ValueError(f"{path} holds a network but no recovery. Read it with neurecover.load instead.")
         try:
             record = json.loads(str(arrays["recovery"]))
-            errors = with_prefix(arrays, "error_")
+            errors, freedom = (with_prefix(arrays, prefix) for prefix in ("error_", "freedom_"))
             certificate = Certificate(
                 tuple(Check(**check) for check in record["checks"]),
                 record["holdout_mse"],
@@ -470,6 +473,7 @@ class Recovery(Generic[M_co]):
                 ParameterArrays(errors) if errors else None,
                 # Files of release 0.1 have no likelihood.
                 likelihood=Likelihood(**record["likelihood"]) if record.get("likelihood") else None,
+                freedom=ParameterArrays(freedom) if freedom else None,
                 **{name: arrays.get(name) for name in OF_CERTIFICATE},
             )
             stages = tuple(Stage(**stage) for stage in record["stages"])

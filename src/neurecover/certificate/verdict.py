@@ -218,6 +218,9 @@ class Certificate:
         The likelihood, if the residual was tested as noise.
     noise_variances : ndarray of shape (p,) or None
         The variance of the noise of every output, if it was measured for each.
+    freedom : object with the arrays W, b, A, c or None
+        The degrees of freedom of the standard errors. ±1.96 errors are 95 % intervals whatever they are; at other
+        levels few of them make an interval wider than a normal one.
 
     Examples
     --------
@@ -239,6 +242,7 @@ class Certificate:
     covariance_root: np.ndarray | None = field(default=None, repr=False)
     likelihood: Likelihood | None = field(default=None, repr=False)
     noise_variances: np.ndarray | None = field(default=None, repr=False)
+    freedom: ParameterArrays | None = field(default=None, repr=False)
 
     @property
     def determined(self) -> ParameterArrays | None:

@@ -10,7 +10,7 @@ from neurecover.certificate import Check, Verification, advice, verify
 from neurecover.certificate.verdict import MEANING, NEEDS
 from neurecover.data import as_source
 from neurecover.excerpt import ROWS, Excerpt
-from neurecover.inference import Coefficient, coefficients, values_of
+from neurecover.inference import Coefficient, coefficients, freedom_of, values_of
 from neurecover.matching import compare
 from neurecover.models import Model
 from neurecover.models.formats.files import write_whole
@@ -81,7 +81,8 @@ def _coefficients(recovery: Recovery[Model]) -> tuple[Coefficient, ...]:
     root = recovery.certificate.covariance_root
     if root is None or len(root) > SHOWN_WEIGHTS:
         return ()
-    return coefficients(recovery.parameter_names(), values_of(recovery.network), root)
+    values, freedom = values_of(recovery.network), freedom_of(recovery.certificate)
+    return coefficients(recovery.parameter_names(), values, root, freedom)
 
 
 def _needed(check: Check) -> bool:

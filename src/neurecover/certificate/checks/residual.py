@@ -201,6 +201,6 @@ def _uneven(case: Case) -> str:
     low, high = int(np.argmin(spread)), int(np.argmax(spread))
     times = f"up to {gain:.2g}" if gain < 1_000.0 else "over 1,000"
     return (
-        f", from {spread[low]:.2g} in output {low} to {spread[high]:.2g} in output {high} (with every output divided by "
-        f"its own, errors would be {times} times smaller)"
+        f", from {spread[low]:.2g} in output {low} to {spread[high]:.2g} in output {high} (if every output were "
+        f"divided by its own, errors would be {times} times smaller)"
     )
