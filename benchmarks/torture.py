@@ -1,10 +1,8 @@
 """How often a verdict was true, on problems that invite a false one (`hostile/`).
 
 A claim is `exact` or `statistical`. It is true when the network has the units of the truth and, unit by unit in normal
-form, every weight agrees with it: to 1e-6 of its own scale where the claim is exact, and otherwise within z standard
-errors, where z is exceeded by one of m independent normal numbers with probability 1e-4,
-
-    2 m Φ(−z) = 1e-4.
+form, every weight agrees with it: to 1e-6 of its own scale where the claim is exact, and otherwise within the interval
+that the certificate gives it at the level 1 − 1e-4/m, which one of m weights leaves with probability 1e-4 at most.
 
 Where no network is behind the samples, or they do not determine it, every claim is false.
 
@@ -21,11 +19,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtri, ndtri
+from scipy.special import chdtri
 
 from benchmarks import hostile
 from benchmarks.hostile import Hostile
 from neurecover.experiment import Experiment, Row, Track
+from neurecover.inference import intervals
 from neurecover.matching import compare
 from neurecover.models import Model, Network
 from neurecover.models.merging import simplify
@@ -131,15 +130,22 @@ def _worst(recovery: Recovery[Model], truth: Network | None, bias: bool) -> floa
     if certificate.verdict == "exact":
         limits = {name: EXACT * size for name, size in _scales(target).items()}
     else:
-        errors = certificate.standard_errors
+        errors, freedom = certificate.standard_errors, certificate.freedom
         assert errors is not None
-        z = -float(ndtri(CHANCE / (2 * found.n_parameters)))
-        limits = {"W": z * errors["W"][order], "b": z * errors["b"][order]}
-        limits |= {"A": z * errors["A"][:, order], "c": z * errors["c"]}
-        limits["C"] = z * errors["C"] if "C" in errors else np.zeros_like(off["C"])
+        assert freedom is not None
+        level = 1.0 - CHANCE / found.n_parameters
+        ends = {name: _reach(errors[name], freedom[name], level) for name in errors}
+        limits = {"W": ends["W"][order], "b": ends["b"][order], "A": ends["A"][:, order], "c": ends["c"]}
+        limits["C"] = ends.get("C", np.zeros_like(off["C"]))
     # Biases that the caller fixes at zero have no error bar to be wrong with.
     names = ("W", "A", "C") if certificate.verdict == "statistical" and not bias else tuple(off)
     return max(float(np.max(np.abs(off[name]) / np.maximum(limits[name], 1e-300), initial=0.0)) for name in names)
+
+
+def _reach(errors: np.ndarray, freedom: np.ndarray, level: float) -> np.ndarray:
+    """Return half the width of the intervals at a level, for an array of weights."""
+    ends = intervals(np.zeros(errors.size), errors.reshape(-1, 1), level, freedom.ravel())
+    return np.asarray(ends[:, 1].reshape(errors.shape))
 
 
 def _line(network: Network) -> np.ndarray:

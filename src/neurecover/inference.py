@@ -5,6 +5,9 @@ linear hypotheses R₀ θ = r has the statistic
 
     (R₀ θ̂ − r)ᵀ (R₀ Σ R₀ᵀ)⁻¹ (R₀ θ̂ − r)        χ² with q degrees of freedom.                   [Wald 1943]
 
+A standard error that few residuals carry has ν degrees of freedom, and with t_ν for Student's quantile Σ is scaled so
+that z = 1.96 holds at 95 %. At other levels z is 1.96 t_ν/t_ν(95 %), and χ²/q is F with q and ν degrees of freedom.
+
 A prediction has the variance J(x) Σ J(x)ᵀ, to which a new sample adds the variance of the noise.
 """
 
@@ -15,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtrc, ndtr, ndtri
+from scipy.special import chdtrc, fdtrc, stdtr, stdtrit
 
 from neurecover.certificate import Certificate
 from neurecover.certificate.information.normal_form import array_names
 from neurecover.models import Model, jacobian, parameters
 
-Hypothesis = str | Mapping[str, float]
+MANY = 1e9  # degrees of freedom at which F is χ²/q to all digits that a p-value needs
 
 
 @dataclass(frozen=True)
@@ -87,14 +90,24 @@ def covariance_root(certificate: Certificate) -> np.ndarray:
     return certificate.covariance_root
 
 
-def intervals(values: np.ndarray, root: np.ndarray, level: float) -> np.ndarray:
+def freedom_of(certificate: Certificate) -> np.ndarray:
+    """Return the degrees of freedom of every standard error, (P,), or (1,) infinite ones where they are not stated."""
+    arrays = certificate.freedom
+    return np.array([np.inf]) if arrays is None else np.concatenate([array.ravel() for array in arrays.values()])
+
+
+def intervals(values: np.ndarray, root: np.ndarray, level: float, freedom: np.ndarray | float = np.inf) -> np.ndarray:
     """Return confidence intervals (n, 2) of the given level for each value."""
-    reach = _quantile(level) * np.linalg.norm(root, axis=1)
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level needs to be between 0 and 1. Got {level} instead.")
+    reach = stdtrit(freedom, 0.5 + 0.5 * level) / _widened(freedom) * np.linalg.norm(root, axis=1)
     return np.column_stack([values - reach, values + reach])
 
 
-def wald_test(values: np.ndarray, root: np.ndarray, rows: np.ndarray, aim: Any = 0.0) -> WaldTest:
-    """Test the hypothesis that rows (q, P) times the parameters equal `aim`."""
+def wald_test(
+    values: np.ndarray, root: np.ndarray, rows: np.ndarray, aim: Any = 0.0, freedom: np.ndarray | float = np.inf
+) -> WaldTest:
+    """Test the hypothesis that rows (q, P) times the parameters, whose errors have `freedom`, equal `aim`."""
     rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
     apart, half = rows @ values - np.broadcast_to(np.asarray(aim, dtype=np.float64), len(rows)), rows @ root
     errors = np.linalg.norm(half, axis=1)
@@ -103,7 +116,11 @@ def wald_test(values: np.ndarray, root: np.ndarray, rows: np.ndarray, aim: Any =
     kept = sizes > 1e-7 * max(float(sizes.max(initial=0.0)), 1e-300)  # the other hypotheses are linearly dependent
     along = (U[:, kept].T @ (apart / scale)) / sizes[kept]
     statistic, q = float(along @ along), int(np.count_nonzero(kept))
-    return WaldTest(rows @ values, errors, statistic, q, float(chdtrc(q, statistic)) if q else 1.0)
+    if not q:
+        return WaldTest(rows @ values, errors, statistic, q, 1.0)
+    least = float(np.min(np.broadcast_to(freedom, rows.shape[1]), where=np.any(rows != 0.0, axis=0), initial=np.inf))
+    F = statistic * float(_widened(least)) ** 2 / q
+    return WaldTest(rows @ values, errors, statistic, q, float(fdtrc(q, min(least, MANY), F)))
 
 
 def hypothesis_rows(hypotheses: Any, names: Sequence[str]) -> np.ndarray:
@@ -165,12 +182,13 @@ class Coefficient:
 
 
 def coefficients(
-    names: Sequence[str], values: np.ndarray, root: np.ndarray, level: float = 0.95
+    names: Sequence[str], values: np.ndarray, root: np.ndarray, freedom: np.ndarray | float = np.inf
 ) -> tuple[Coefficient, ...]:
-    """Return every weight with its error, test and interval."""
+    """Return every weight with its error, test and 95 % interval."""
     errors = np.linalg.norm(root, axis=1)
     z = values / np.maximum(errors, 1e-300)
-    columns = (values, errors, z, 2.0 * ndtr(-np.abs(z)), *intervals(values, root, level).T)
+    p_values = 2.0 * stdtr(freedom, -np.abs(z) * _widened(freedom))
+    columns = (values, errors, z, p_values, *intervals(values, root, 0.95).T)
     return tuple(Coefficient(name, *map(float, row)) for name, *row in zip(names, *columns))
 
 
@@ -179,7 +197,6 @@ def values_of(model: Model) -> np.ndarray:
     return parameters(model)
 
 
-def _quantile(level: float) -> float:
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level needs to be between 0 and 1. Got {level} instead.")
-    return float(ndtri(0.5 + 0.5 * level))
+def _widened(freedom: np.ndarray | float) -> np.ndarray:
+    """Return how many times larger standard errors are than √Σ m² of their scores, so that ±1.96 of them hold 95 %."""
+    return np.asarray(stdtrit(freedom, 0.975) / stdtrit(np.inf, 0.975))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # optional libraries, imported only when used
     from pandas import DataFrame
 
 M_co = TypeVar("M_co", bound=Model, covariant=True)
+OF_CERTIFICATE = ("covariance_root", "noise_variances")  # arrays that are saved by their own names
 REASONS = 3  # reasons in a summary: nobody reads more; `verbose` gives all
 
 __all__ = ["Certificate", "Check", "Estimate", "Excerpt", "Recovery", "Stage", "versions"]
@@ -204,7 +205,8 @@ class Recovery(Generic[M_co]):
         (1, 1, 2)
         """
         Y, error = self.predict(X, return_std=True)
-        spread = np.hypot(error, np.sqrt(self.certificate.noise_variance or 0.0))
+        noise = self.certificate.noise_variances
+        spread = np.sqrt(error**2 + (self.certificate.noise_variance or 0.0 if noise is None else noise))
         return inference.intervals(Y.ravel(), spread.reshape(-1, 1), level).reshape(*Y.shape, 2)
 
     def parameter_names(self) -> list[str]:
@@ -249,7 +251,7 @@ class Recovery(Generic[M_co]):
         True
         """
         root, values = inference.covariance_root(self.certificate), inference.values_of(self.network)
-        ends = inference.intervals(values, root, level)
+        ends = inference.intervals(values, root, level, inference.freedom_of(self.certificate))
         return {name: (float(low), float(high)) for name, (low, high) in zip(self.parameter_names(), ends)}
 
     def covariance(self) -> np.ndarray:
@@ -300,7 +302,8 @@ class Recovery(Generic[M_co]):
         True
         """
         root, values = inference.covariance_root(self.certificate), inference.values_of(self.network)
-        return inference.wald_test(values, root, inference.hypothesis_rows(hypotheses, self.parameter_names()), value)
+        rows = inference.hypothesis_rows(hypotheses, self.parameter_names())
+        return inference.wald_test(values, root, rows, value, inference.freedom_of(self.certificate))
 
     def compare_models(self, other: Recovery[Model]) -> inference.ModelComparison:
         """Compare with another network that was fitted to the same samples.
@@ -422,8 +425,11 @@ class Recovery(Generic[M_co]):
                 arrays |= {f"estimate_{name}": value for name, value in estimate.network.to_arrays().items()}
         if certificate.standard_errors is not None:
             arrays |= {f"error_{name}": value for name, value in certificate.standard_errors.items()}
-        if certificate.covariance_root is not None:
-            arrays["covariance_root"] = certificate.covariance_root
+        if certificate.freedom is not None:
+            arrays |= {f"freedom_{name}": value for name, value in certificate.freedom.items()}
+        for name in OF_CERTIFICATE:
+            if (array := getattr(certificate, name)) is not None:
+                arrays[name] = array
         if self.excerpt is not None:
             arrays |= {f"excerpt_{name}": value for name, value in self.excerpt.to_arrays().items()}
         if self.queried is not None:
@@ -457,7 +463,7 @@ class Recovery(Generic[M_co]):
             raise ValueError(f"{path} holds a network but no recovery. Read it with neurecover.load instead.")
         try:
             record = json.loads(str(arrays["recovery"]))
-            errors = with_prefix(arrays, "error_")
+            errors, freedom = (with_prefix(arrays, prefix) for prefix in ("error_", "freedom_"))
             certificate = Certificate(
                 tuple(Check(**check) for check in record["checks"]),
                 record["holdout_mse"],
@@ -465,9 +471,10 @@ class Recovery(Generic[M_co]):
                 record["n_samples"],
                 record["n_holdout"],
                 ParameterArrays(errors) if errors else None,
-                arrays.get("covariance_root"),
                 # Files of release 0.1 have no likelihood.
-                Likelihood(**record["likelihood"]) if record.get("likelihood") else None,
+                likelihood=Likelihood(**record["likelihood"]) if record.get("likelihood") else None,
+                freedom=ParameterArrays(freedom) if freedom else None,
+                **{name: arrays.get(name) for name in OF_CERTIFICATE},
             )
             stages = tuple(Stage(**stage) for stage in record["stages"])
             estimate = from_record(record.get("estimate"), arrays, path, activation)

@@ -471,6 +471,12 @@ class Case:
         return np.sqrt(self.serial.sums["squared"] / self.serial.n)
 
     @property
+    def variances(self) -> np.ndarray:
+        """The variance of the residual of every output, (p,); their mean is `variance`."""
+        squared = self.serial.sums["squared"]
+        return np.asarray(self.variance * squared / max(float(squared.mean()), 1e-300))
+
+    @property
     def serial_z(self) -> np.ndarray:
         """The correlation of successive residuals, (p,), standard normal under independence."""
         return self.serial.z()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from neurecover.certificate.case import Case
 from neurecover.certificate.checks import alternatives, determined, errors, held_out, network, residual, search, signs
 from neurecover.certificate.checks.facts import Row, run_checks
+from neurecover.certificate.information.normal_form import by_name
 from neurecover.certificate.options import DEFAULTS
 from neurecover.certificate.verdict import NEEDS, Certificate, Check, Likelihood, ParameterArrays, passed, verdict_of
 from neurecover.statistics import Residuals
@@ -80,7 +81,11 @@ def certify(case: Case) -> Certificate:
         return certificate
     likelihood = Likelihood(float(case.serial.sums["squared"].sum()), case.n_equations, case.n_free)
     kept = vouched and case.n_weights <= case.options.covariance
-    return replace(certificate, likelihood=likelihood, covariance_root=case.errors.root if kept else None)
+    certificate = replace(certificate, likelihood=likelihood, covariance_root=case.errors.root if kept else None)
+    if not vouched:
+        return certificate
+    freedom = ParameterArrays(by_name(case.normal, case.influence.carried_by))
+    return replace(certificate, noise_variances=case.variances, freedom=freedom)
 
 
 def issue(

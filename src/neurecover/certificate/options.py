@@ -160,6 +160,7 @@ class CertificateOptions:
     weak: float = 4.0  # smallest output weight of a unit, in standard errors
     # Σ (f − f̂)²/σ² of a misfit that its own test at `significance` misses once in a thousand: (3.29 + 3.09)².
     unseen: float = 41.0
+    uneven: float = 1.5  # times by which equal noise in all outputs would reduce errors: less is not worth a sentence
     # Factor for errors if outputs were computed in a short float, whose errors partial sums share. Fitted, not derived:
     # of 12 networks in single precision (seeds 0 to 15 of `bench coverage`) 95 % intervals cover 91 % at 1, 96 % at
     # 1.25, 97 % at 1.5 and 99 % at 2, where the largest of 350 deviations is 3.1 standard errors; else it is above 4.

@@ -207,7 +207,7 @@ class Certificate:
     holdout_mse : float
         The mean squared error on held-out samples; nan if none were held out.
     noise_variance : float or None
-        The variance of the noise; None if the residual is not shown to be noise.
+        The variance of the noise, its mean over the outputs; None if the residual is not shown to be noise.
     n_samples, n_holdout : int
         The number of samples, and of held-out samples.
     standard_errors : object with the arrays W, b, A, c or None
@@ -216,6 +216,11 @@ class Certificate:
         R of the covariance R Rᵀ of all weights, if the verdict is statistical and the weights are not too many.
     likelihood : Likelihood or None
         The likelihood, if the residual was tested as noise.
+    noise_variances : ndarray of shape (p,) or None
+        The variance of the noise of every output, if it was measured for each.
+    freedom : object with the arrays W, b, A, c or None
+        The degrees of freedom of the standard errors. ±1.96 errors are 95 % intervals whatever they are; at other
+        levels few of them make an interval wider than a normal one.
 
     Examples
     --------
@@ -236,6 +241,8 @@ class Certificate:
     standard_errors: ParameterArrays | None = field(default=None, repr=False)
     covariance_root: np.ndarray | None = field(default=None, repr=False)
     likelihood: Likelihood | None = field(default=None, repr=False)
+    noise_variances: np.ndarray | None = field(default=None, repr=False)
+    freedom: ParameterArrays | None = field(default=None, repr=False)
 
     @property
     def determined(self) -> ParameterArrays | None:

@@ -59,16 +59,18 @@ class Verification:
         return bool(np.all((self.unexplained <= 1 - DEFAULTS.good_r2) | (self.mse <= self.rounding**2)))
 
     def within_noise(self, certificate: Certificate) -> bool:
-        """Return whether E[r²] is at most three standard errors above the noise variance that the certificate states.
+        """Return whether E[r²] is at most three standard errors above the noise that the certificate states.
 
-        For Gaussian noise a mean of N squares has relative variance 2/N. The stated noise is itself a mean over the
-        samples of the fit.
+        This is so of every output if the certificate states the noise of each, and else of their mean. For Gaussian
+        noise a mean of N squares has relative variance 2/N, and so has the stated noise over the samples of the fit.
         """
-        noise, p = certificate.noise_variance, len(self.mse)
+        noise, own, p = certificate.noise_variance, certificate.noise_variances, len(self.mse)
         if not noise:
             return False
-        spread = np.sqrt(2 / (self.n_samples * p) + 2 / (certificate.n_samples * p))
-        return bool(self.mse.mean() <= noise * (1 + 3 * spread))
+        each = 1 if own is None else p
+        spread = np.sqrt((2 / self.n_samples + 2 / certificate.n_samples) * each / p)
+        mse, stated = (self.mse.mean(), noise) if own is None else (self.mse, own)
+        return bool(np.all(mse <= stated * (1 + 3 * spread)))
 
 
 def verify(network: Model, X: Any, Y: Any = None) -> Verification:

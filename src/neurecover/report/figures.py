@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from neurecover.models import Model
+    from neurecover.certificate import Certificate
     from neurecover.results import Recovery
 
 INK = "#010101"  # placeholder for the text colour of the page
@@ -56,7 +56,7 @@ def overview(recovery: Recovery[Model]) -> Figure:
             axis.set_box_aspect(min(max(table.values.shape[0] / table.values.shape[1], 0.15), 1.0))
         fit, residuals, spectra = below.subplots(1, 3)
         draw_fit(fit, recovery.excerpt, test_samples(recovery))
-        draw_residuals(residuals, recovery.excerpt, recovery.certificate.noise_variance, test_samples(recovery))
+        draw_residuals(residuals, recovery.excerpt, recovery.certificate, test_samples(recovery))
         draw_spectra(spectra, tables)
         above.suptitle(f"{recovery.certificate.verdict}: {recovery.network!r}", fontsize=10)
     return figure
@@ -108,8 +108,8 @@ def draw_fit(axis: Axes, excerpt: Excerpt | None, samples: str) -> None:
     _legend(axis, excerpt)
 
 
-def draw_residuals(axis: Axes, excerpt: Excerpt | None, noise_variance: float | None, samples: str) -> None:
-    """Draw a histogram of the residuals, with the Gaussian of the noise that the certificate states."""
+def draw_residuals(axis: Axes, excerpt: Excerpt | None, certificate: Certificate, samples: str) -> None:
+    """Draw a histogram of every output's residuals, with the Gaussian of the noise that the certificate states."""
     axis.set_title(f"residuals on {samples}")
     if excerpt is None:
         return _empty_panel(axis)
@@ -120,10 +120,13 @@ def draw_residuals(axis: Axes, excerpt: Excerpt | None, noise_variance: float | 
         axis.hist(
             observed - predicted, bins=edges, color=colour, alpha=0.75 / len(excerpt.observed.T) ** 0.5, label=name
         )
-    if noise_variance:
-        x = np.linspace(-largest, largest, 200)
-        density = np.exp(-(x**2) / (2 * noise_variance)) / np.sqrt(2 * np.pi * noise_variance)
-        axis.plot(x, len(residuals) * (edges[1] - edges[0]) * density, color=INK, linewidth=0.9)
+    x = np.linspace(-largest, largest, 200)
+    own = certificate.noise_variances
+    stated = [certificate.noise_variance or 0.0] if own is None else own.tolist()
+    for colour, variance in zip((INK,) if len(stated) == 1 else SERIES, stated):
+        if variance > 0.0:
+            density = np.exp(-(x**2) / (2 * variance)) / np.sqrt(2 * np.pi * variance)
+            axis.plot(x, len(residuals) * (edges[1] - edges[0]) * density, color=colour, linewidth=0.9)
     axis.set_xlabel("answer − prediction")
     axis.set_ylabel("samples")
     _legend(axis, excerpt)

@@ -10,7 +10,7 @@ from neurecover.certificate import Check, Verification, advice, verify
 from neurecover.certificate.verdict import MEANING, NEEDS
 from neurecover.data import as_source
 from neurecover.excerpt import ROWS, Excerpt
-from neurecover.inference import Coefficient, coefficients, values_of
+from neurecover.inference import Coefficient, coefficients, freedom_of, values_of
 from neurecover.matching import compare
 from neurecover.models import Model
 from neurecover.models.formats.files import write_whole
@@ -81,7 +81,8 @@ def _coefficients(recovery: Recovery[Model]) -> tuple[Coefficient, ...]:
     root = recovery.certificate.covariance_root
     if root is None or len(root) > SHOWN_WEIGHTS:
         return ()
-    return coefficients(recovery.parameter_names(), values_of(recovery.network), root)
+    values, freedom = values_of(recovery.network), freedom_of(recovery.certificate)
+    return coefficients(recovery.parameter_names(), values, root, freedom)
 
 
 def _needed(check: Check) -> bool:
@@ -93,12 +94,12 @@ def _weights(table: LayerTable, number: int) -> str:
 
 
 def _pictures(recovery: Recovery[Model], tables: list[LayerTable]) -> list[str]:
-    excerpt, noise = recovery.excerpt, recovery.certificate.noise_variance
+    excerpt = recovery.excerpt
     drawn = []
     if excerpt is not None:
         what = test_samples(recovery)
         drawn.append(as_svg(draw_fit, excerpt, what, name="fit", size=SQUARE))
-        drawn.append(as_svg(draw_residuals, excerpt, noise, what, name="residuals", size=SQUARE))
+        drawn.append(as_svg(draw_residuals, excerpt, recovery.certificate, what, name="residuals", size=SQUARE))
     if any(table.weights.size for table in tables):
         drawn.append(as_svg(draw_spectra, tables, name="spectra", size=SQUARE))
     if recovery.queried is not None and recovery.queried.line is not None:
@@ -108,7 +109,7 @@ def _pictures(recovery: Recovery[Model], tables: list[LayerTable]) -> list[str]:
 
 def _fresh(recovery: Recovery[Model], X: Any, Y: Any) -> dict[str, Any]:
     """Test the network on samples given for the report; return the results and a figure of the first samples."""
-    source, network, noise = as_source(X, Y), recovery.network, recovery.certificate.noise_variance
+    source, network = as_source(X, Y), recovery.network
     figures: Verification = verify(network, source)
     X, Y = next(source.blocks(ROWS))
     excerpt = Excerpt.of_answers(X, network, Y, network(X), source.input_names, source.output_names)
@@ -120,6 +121,6 @@ def _fresh(recovery: Recovery[Model], X: Any, Y: Any) -> dict[str, Any]:
         "rows": rows,
         "pictures": [
             as_svg(draw_fit, excerpt, "these samples", name="freshfit", size=SQUARE),
-            as_svg(draw_residuals, excerpt, noise, "these samples", name="freshresiduals", size=SQUARE),
+            as_svg(draw_residuals, excerpt, recovery.certificate, "these samples", name="freshresiduals", size=SQUARE),
         ],
     }

@@ -180,9 +180,27 @@ def noise_level(case: Case) -> Check:
     what = "The residual times the root of a row's weight" if case.samples.weighted else "The residual"
     biases = "" if case.bias else "; nor would small biases, as all were fixed at zero"
     sentence = (
-        f"{what} is noise of standard deviation {np.sqrt(variance):.3g}; "
+        f"{what} is noise of standard deviation {np.sqrt(variance):.3g}{_uneven(case)}; "
         f"the largest standard error of a weight is {case.largest_error:.3g}. "
         "Noise on the inputs, rows chosen by their outputs, or a function that differs from the network by less than "
         f"about {misfit:.1g} would not be seen{biases}."
     )
     return Check("noise", True, variance, None, sentence)
+
+
+def _uneven(case: Case) -> str:
+    """Return a phrase on outputs with unequal noise; empty if dividing each output by its noise would gain little.
+
+    Outputs that tell equally much of a weight, with noise of variances v, give it a variance in proportion to mean(v).
+    Divided by their noise they give it 1/mean(1/v).
+    """
+    spread = np.sqrt(case.variances)
+    gain = float(np.sqrt(case.variance * np.mean(1.0 / np.maximum(case.variances, 1e-300))))
+    if gain < case.options.uneven:
+        return ""
+    low, high = int(np.argmin(spread)), int(np.argmax(spread))
+    times = f"up to {gain:.2g}" if gain < 1_000.0 else "over 1,000"
+    return (
+        f", from {spread[low]:.2g} in output {low} to {spread[high]:.2g} in output {high} (if every output were "
+        f"divided by its own, errors would be {times} times smaller)"
+    )
