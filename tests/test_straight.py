@@ -1,5 +1,7 @@
 """Straight lines, repeated rows and weak signals: what people's data have and teachers do not."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,15 @@ def test_noise_without_a_signal_is_failed() -> None:
     rng = np.random.default_rng(0)
     found = nr.recover(rng.standard_normal((120, 3)), rng.standard_normal(120), n_hidden=1, random_state=0)
     assert found.certificate.verdict == "failed"
+
+
+def test_a_straight_line_states_the_error_of_its_slopes_and_a_constant_has_no_unit() -> None:
+    X = np.random.default_rng(0).standard_normal((200, 2))
+    noise = np.random.default_rng(1).standard_normal(200)
+    line = nr.recover(X, 2.0 * X[:, 0] + 0.1 * noise, random_state=0)
+    (said,) = (check.sentence for check in line.certificate.checks if check.name == "noise")
+    stated = float(re.search(r"standard error of a weight is ([\d.]+)\.", said)[1])  # type: ignore[index]
+    assert stated == pytest.approx(0.1 / np.sqrt(200), rel=0.3)
+    nothing = nr.recover(X, np.ones(200), random_state=0)
+    assert nothing.certificate.verdict == "approximate"
+    assert "no hidden unit" in nothing.summary().splitlines()[0]

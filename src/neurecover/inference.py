@@ -86,7 +86,8 @@ def covariance_root(certificate: Certificate) -> np.ndarray:
     if certificate.covariance_root is None:
         large = certificate.verdict == "statistical"
         why = "more weights than a covariance is kept for" if large else certificate.verdict
-        raise ValueError(f"Inference needs noisy samples and the verdict statistical. Got {why} instead.")
+        why += ", where every weight is right to the last digits," if certificate.verdict == "exact" else ""
+        raise ValueError(f"Intervals and tests need the verdict statistical. Got {why} instead.")
     return certificate.covariance_root
 
 

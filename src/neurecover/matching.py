@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from neurecover.models import Composite, DeepNetwork, Layered, Model, Network, Polynomial, Upper
+from neurecover.models import Composite, DeepNetwork, Layered, Model, Network, Polynomial, Upper, check_network
 from neurecover.models.merging import mirror_units, simplify, unit_distances
 from neurecover.random import as_generator
 
@@ -163,6 +163,8 @@ def compare(network: Model, truth: Model, *, up_to_sign: bool = False, X: ArrayL
     >>> nr.compare(found, truth).weight_error, nr.compare(found, truth).permutation
     (0.0, array([1, 0]))
     """
+    check_network(network, "compare")
+    check_network(truth, "compare")
     network = _in_terms_of(network, truth)
     _check_comparable(network, truth)
     if isinstance(network, Composite) and isinstance(truth, Composite):

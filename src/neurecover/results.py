@@ -12,7 +12,6 @@ import numpy as np
 from neurecover import inference
 from neurecover.activations import Activation
 from neurecover.certificate import Certificate, Check, Likelihood, ParameterArrays, advice
-from neurecover.certificate.verdict import MEANING
 from neurecover.estimates import Estimate, Stage, from_record, with_prefix
 from neurecover.excerpt import Excerpt
 from neurecover.models import Model, from_arrays, read_npz, write_npz
@@ -98,7 +97,7 @@ class Recovery(Generic[M_co]):
         certificate = self.certificate
         rows = [
             *(("columns", stage.detail) for stage in self.stages if stage.name == "columns"),
-            ("verdict", f"{certificate.verdict}: {MEANING[certificate.verdict]}"),
+            ("verdict", f"{certificate.verdict}: {certificate.meaning}"),
             ("network", describe(self.network)),
             ("method", f"{self.method}, {self.seconds:.2f} s"),
         ]

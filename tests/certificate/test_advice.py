@@ -8,6 +8,7 @@ from certificate_facts import facts
 from neurecover.certificate import Evidence, advice
 from neurecover.certificate.certifying import CHECKS
 from neurecover.certificate.checks import alternatives, determined, errors, held_out, network, residual, search, signs
+from neurecover.certificate.checks.alternatives import WITH_LINE
 from neurecover.certificate.evidence import LeftOut
 from neurecover.certificate.residuals.nested import Nested
 from neurecover.certificate.sides import Sides
@@ -251,3 +252,18 @@ def test_digits_that_an_offset_has_used_up_are_to_be_had_by_centring() -> None:
     found = nr.Certificate((failing(errors.digits), Check("prediction", True, 1.0, 0.9, "")), 0.0, None, 100, 10)
     assert found.verdict == "approximate"
     assert "subtract their mean" in advice(found)[0]
+
+
+def test_a_network_that_fits_to_rounding_is_all_there_is_to_try() -> None:
+    better = Check("activation", True, 1e9, None, "abs fits these samples to rounding: try activation='abs'.")
+    line = Check("structure", False, 0.0, 0.01, "", WITH_LINE)
+    assert advice(certificate(line, wide(), better)) == (better.sentence,)
+
+
+def test_a_lack_that_has_a_name_comes_before_those_that_it_could_be_and_is_not_repeated() -> None:
+    line = Check("structure", False, 0.0, 0.01, "", WITH_LINE)
+    rounding = Check("rounding", False, 1.0, 0.1, "")
+    first, second = advice(certificate(line, rounding))
+    assert first == WITH_LINE
+    assert "another activation" in second
+    assert "linear term" not in second

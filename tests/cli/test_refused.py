@@ -119,8 +119,14 @@ def test_a_defect_is_one_line_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("recover", "table.csv", "--drop", "ie"), "--drop needs columns of the table: id, y. Got ie"),
-        (("recover", "samples.npz", "--one-hot"), "change tables: .csv, .tsv or .parquet"),
+        (
+            ("recover", "table.csv", "--drop", "ie"),
+            "there is no column named 'ie', given for the columns to drop.",
+        ),
+        (("recover", "table.csv", "--drop", "id"), "at least one input column"),
+        (("recover", "table.csv", "--drop", "y", "--outputs", "y"), "'y' cannot be an output and dropped"),
+        (("recover", "table.csv", "--drop", "y", "--inputs", "id"), "--inputs and --drop both choose the inputs"),
+        (("recover", "samples.npz", "--one-hot"), "--one-hot changes a table: .csv, .tsv or .parquet"),
     ],
 )
 def test_what_a_table_cannot_be_changed_into(run: Run, arguments: tuple[str, ...], words: str) -> None:
@@ -130,3 +136,9 @@ def test_what_a_table_cannot_be_changed_into(run: Run, arguments: tuple[str, ...
     assert (outcome.status, outcome.out) == (2, "")
     assert words in outcome.err
     assert len(outcome.err.splitlines()) == 1
+
+
+def test_a_row_that_lacks_a_value_is_named_by_its_line_though_columns_are_dropped(run: Run) -> None:
+    Path("table.csv").write_text("id,a,y\nu,1,2\nv,,3\n")
+    assert "table.csv, line 3, column 'a': expected a finite number" in run("recover", "table.csv", "--drop", "id").err
+    assert "table.csv, row 1, column 'a'" in run("recover", "table.csv", "--drop", "id", "--one-hot").err

@@ -142,7 +142,10 @@ def test_a_box_that_refuses_says_why_and_what_to_do() -> None:
         ("is found from samples: neurecover.recover(oracle, n_samples=2000).", "neurecover extract … --samples 2000."),
         ("Leave the number of units to be found: n_hidden=None.", "found: leave out --hidden."),
         ("bounds needs finite numbers with low < high. Got (3.0, 1.0) instead.", "--bounds needs"),
-        ("X and Y apart, so no columns are chosen. Leave out inputs and outputs.", "--inputs and --outputs"),
+        (
+            "so no columns are chosen. Leave out inputs, outputs and drop.",
+            "--inputs, --outputs and --drop",
+        ),
         ("Try activation='leaky_relu(0.1)' or 'abs'.", "--activation leaky_relu(0.1)"),
     ],
 )

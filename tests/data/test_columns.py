@@ -9,7 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from neurecover import data
+from neurecover import Network, data
 
 
 def _write(path: Path, text: str) -> Path:
@@ -112,3 +112,22 @@ def test_a_named_output_is_no_guess(tmp_path: Path) -> None:
     path.write_text("y,x\n1,2\n3,4\n")
     assert data.open(path).base.assumed == ""
     assert data.open(path, outputs=["x"]).base.assumed == ""
+
+
+def test_columns_that_are_dropped_are_neither_inputs_nor_outputs(tmp_path: Path) -> None:
+    path = _write(tmp_path / "s.csv", TABLE)
+    for drop in ("a", ["a"], [0], np.array([0])):
+        found = data.open(path, drop=drop)
+        assert (found.input_names, found.output_names) == (("Yb", "c"), ("y2",))
+    found = data.open(path, outputs="c", drop=["a"], weight="y2")
+    assert (found.input_names, found.output_names) == (("Yb",), ("c",))
+    with pytest.raises(ValueError, match="for instance outputs='c'"):  # not one that was dropped
+        data.open(path, drop="y2")
+
+
+def test_saving_to_a_folder_that_is_not_there_names_the_file_and_the_folder(tmp_path: Path) -> None:
+    net = Network([[1.0]], None, [[2.0]])
+    with pytest.raises(FileNotFoundError, match=r"no/net.npz: there is no folder .*no to write to"):
+        net.save(tmp_path / "no" / "net.npz")
+    with pytest.raises(IsADirectoryError, match="Got a directory instead"):
+        net.save(tmp_path)

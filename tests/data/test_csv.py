@@ -96,5 +96,5 @@ def test_all_columns_that_cannot_be_read_are_named_at_once(tmp_path: Path) -> No
     with pytest.raises(ValueError, match=r"'when': expected a number.*'town' \('x'\), 'a' \(values missing\)"):
         list(nr.open(path).blocks(10))
     path.write_text("a,b,c,y\n1,,3,4\n2,3,,5\n3,4,5,\n")
-    with pytest.raises(ValueError, match=r"column 'b': expected a finite number.*So it is in columns 'c', 'y'"):
+    with pytest.raises(ValueError, match=r"column 'b': expected a finite number.*The same in columns 'c', 'y'"):
         list(nr.open(path).blocks(10))

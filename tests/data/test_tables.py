@@ -55,7 +55,7 @@ def test_a_table_of_inputs_goes_beside_an_array_of_outputs(make: type) -> None:
 
 
 def test_text_and_missing_values_in_tables_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"column 'a': expected numbers. Got type"):
+    with pytest.raises(ValueError, match=r"column 'a': expected numbers. Got text"):
         nr.open(pl.DataFrame({"a": ["u", "v"], "y": [1.0, 2.0]}))
     with pytest.raises(ValueError, match="row 1, column 'a': expected a finite number"):
         nr.open(pa.table({"a": [1.0, None], "y": [1.0, 2.0]})).collect()
@@ -195,5 +195,7 @@ def test_the_index_of_a_frame_is_no_input(written: bool, tmp_path: Path) -> None
 
 def test_all_columns_that_are_no_numbers_are_named_at_once() -> None:
     frame = pd.DataFrame({"when": pd.to_datetime(["2020-01-01", "2020-01-02"]), "sex": ["f", "m"], "y": [1.0, 2.0]})
-    with pytest.raises(ValueError, match=r"columns 'when', 'sex': expected numbers. Got types timestamp\[\w+\], "):
+    with pytest.raises(
+        ValueError, match=r"columns 'when', 'sex': expected numbers. Got dates and text instead; leave them out"
+    ):
         nr.open(frame)

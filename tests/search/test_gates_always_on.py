@@ -80,7 +80,7 @@ def test_with_noise_a_unit_off_for_few_samples_is_never_certified() -> None:
         Y = truth(X) + 0.01 * np.random.default_rng(seed).standard_normal((600, 1))
         certificate = nr.recover(X, Y, 3, random_state=seed).certificate
         assert certificate.verdict == "approximate"
-        assert any("fewer samples on one side of their kink" in reason for reason in certificate.reasons)
+        assert any("too few samples on one side of their kink" in reason for reason in certificate.reasons)
 
 
 def test_a_unit_that_is_always_off_is_owned_up_to_when_the_width_was_found() -> None:

@@ -77,7 +77,8 @@ def get(activation: str | Activation) -> Activation:
             "Give the Activation itself, as in neurecover.load(path, activation=…)."
         )
     hint = did_you_mean(name.lower(), NAMES)
-    raise ValueError(f"The known activations are {', '.join(NAMES)}. Got {activation!r} instead.{hint}")
+    own = " A function of your own goes through Activation.from_function." if callable(activation) else hint
+    raise ValueError(f"activation needs to be one of {', '.join(NAMES)}. Got {activation!r} instead.{own}")
 
 
 def _figure(value: float) -> str:

@@ -48,7 +48,7 @@ def methods() -> tuple[Algorithm, ...]:
 
 def get_method(name: str, besides: str = "'auto' or ") -> Algorithm:
     """Return the algorithm of that name; `besides` are other words that the caller takes."""
-    if name not in _MODULES:
-        hint = did_you_mean(name, _MODULES)
+    if not isinstance(name, str) or name not in _MODULES:
+        hint = did_you_mean(str(name), _MODULES)
         raise ValueError(f"method needs to be {besides}one of {', '.join(_MODULES)}. Got {name!r} instead.{hint}")
     return import_module(f"neurecover.algorithms.{_MODULES[name]}").ALGORITHM

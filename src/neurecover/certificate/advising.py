@@ -7,6 +7,7 @@ the most useful first.
 
 from __future__ import annotations
 
+from neurecover.certificate.checks.alternatives import WITH_LINE
 from neurecover.certificate.checks.facts import rounded_up
 from neurecover.certificate.checks.residual import NO_BIASES
 from neurecover.certificate.checks.search import OTHER_OPTIMA
@@ -70,7 +71,10 @@ def advice(certificate: Certificate) -> tuple[str, ...]:
     if "units" in names:
         return ()  # no network was found, and the reason says what to do
     said = list({check.name: check.sentence for check in checks if check.name in FIRST}.values())
-    said += [check.sentence for check in checks if check.name == "activation" and check.figure is not None]
+    hints = [check.sentence for check in checks if check.name == "activation" and check.figure is not None]
+    if any("to rounding" in hint for hint in hints):
+        return tuple(hints)  # what explains every digit leaves nothing else to try
+    said += hints
     # No number of samples helps if some inputs are linear functions of others.
     said += [check.remedy for check in failed if check.name == "inputs"]
     wrong, wanted = _is_wrong(checks, names), _n_wanted(checks, names)
@@ -80,12 +84,12 @@ def advice(certificate: Certificate) -> tuple[str, ...]:
     elif wanted:
         said.append("Give other samples or less noise: more of the same would have to be thousands of times as many.")
     told = any(check.name == "width" and check.limit is not None for check in checks)
-    if not said and wrong:
-        said.append(_lacks(checks, names, told))
-    aside = _said_by_others(names, told, bool(wanted), any(MORE_UNITS in sentence for sentence in said))
+    lacks = [_lacks(checks, failed, told)] if not said and wrong else []
+    said += lacks if told else []
+    aside = _said_by_others(names, told, bool(wanted), any(MORE_UNITS in sentence for sentence in lacks))
     remedied = [check for name in ORDER if name not in aside for check in failed if check.name == name]
     said += [check.remedy for check in remedied if check.remedy and not (wanted and check.remedy == OTHER_OPTIMA)]
-    return tuple(dict.fromkeys(said))[:3]
+    return tuple(dict.fromkeys([*said, *lacks]))[:3]
 
 
 def _is_wrong(checks: tuple[Check, ...], failed: set[str]) -> bool:
@@ -106,15 +110,17 @@ def _n_wanted(checks: tuple[Check, ...], failed: set[str]) -> float:
     return max((check.n_wanted for check in lacking), default=0.0)
 
 
-def _lacks(checks: tuple[Check, ...], failed: set[str], told: bool) -> str:
+def _lacks(checks: tuple[Check, ...], lacking: list[Check], told: bool) -> str:
     """Return a phrase on what a wrong network may lack."""
+    failed, tested = {check.name for check in lacking}, any(WITH_LINE in check.remedy for check in lacking)
     linear = any(check.name == "affine part" and check.limit is not None for check in checks)
     if linear and "rounding" not in failed:
         return f"{AFFINE} {LIKE_AFFINE}"
     if linear and "affine part" in failed and not failed & {"structure", "generalisation", "prediction"}:
         return AFFINE
     biases = any(NO_BIASES in check.sentence for check in checks)
-    return LACKING.format(MISSING_BIASES if biases else "", MORE_UNITS if told else "", LINEAR_TERM if linear else "")
+    line = LINEAR_TERM if linear and not tested else ""
+    return LACKING.format(MISSING_BIASES if biases else "", MORE_UNITS if told else "", line)
 
 
 def _said_by_others(failed: set[str], told: bool, counted: bool, more_units: bool) -> set[str]:

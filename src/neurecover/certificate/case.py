@@ -300,8 +300,11 @@ class Case:
 
     @property
     def largest_error(self) -> float:
-        """The largest error of a weight or bias of a hidden unit, and of a coefficient of an upper polynomial."""
-        return self.errors.arrays.largest(*self._hidden)
+        """The largest error of a weight or bias of a hidden unit, or of a slope if there are no units.
+
+        The coefficients of an upper polynomial are included.
+        """
+        return self.errors.arrays.largest(*(("C",) if self.straight else self._hidden))
 
     @property
     def widest(self) -> float:

@@ -22,6 +22,7 @@ MEANING = {
     "approximate": "use it to predict; not every weight is shown to be right",
     "failed": "rely on nothing here; below is why, and what to try",
 }
+STRAIGHT = "the outputs show no hidden unit; what is left is a straight line or a constant"
 
 IDENTIFIABLE = (
     "units",
@@ -258,6 +259,13 @@ class Certificate:
     @property
     def verdict(self) -> str:
         return verdict_of(self.checks)
+
+    @property
+    def meaning(self) -> str:
+        """What the verdict means for the reader, in a phrase."""
+        # A straight line that suffices, or units that were not found.
+        bare = {("straight line", True), ("units", False)} & {(check.name, check.passed) for check in self.checks}
+        return STRAIGHT if bare and self.verdict == "approximate" else MEANING[self.verdict]
 
     @property
     def identifiable(self) -> bool:

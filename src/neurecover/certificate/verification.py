@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from neurecover.certificate.options import DEFAULTS
 from neurecover.certificate.verdict import Certificate
 from neurecover.data import as_source, reduce
-from neurecover.models import Model, term_sizes
+from neurecover.models import Model, check_network, term_sizes
 from neurecover.statistics import Residuals
 
 
@@ -97,6 +97,7 @@ def verify(network: Model, X: Any, Y: Any = None) -> Verification:
     >>> nr.verify(net, [[1.0], [-1.0]], [2.0, 0.5]).mse
     array([0.125])
     """
+    check_network(network, "verify")
     source = as_source(X, Y)
     ours, theirs = (network.n_inputs, network.n_outputs), (source.n_inputs, source.n_outputs)
     if ours != theirs:

@@ -14,6 +14,7 @@ import typer
 
 import neurecover as nr
 from neurecover.cli.tables import read_table
+from neurecover.exceptions import did_you_mean
 
 if TYPE_CHECKING:
     from neurecover.data import Source
@@ -86,7 +87,7 @@ Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object 
 def parse_affine(text: str) -> bool | str:
     """Return whether there is a linear term, or "auto"."""
     if text not in AFFINE:
-        raise ValueError(f"--affine needs to be yes, no or auto. Got {text!r} instead.")
+        raise ValueError(f"--affine needs to be yes, no or auto. Got {text!r} instead.{did_you_mean(text, AFFINE)}")
     return AFFINE[text]
 
 
@@ -100,20 +101,22 @@ def open_samples(
     dropna: bool = False,
     one_hot: bool = False,
 ) -> Source:
-    """Open the samples of a file, a pair of files, or a table on standard input; the last three change a table."""
+    """Open the samples of a file, a pair of files, or a table on standard input."""
     standard = str(samples[0]) == "-"
     for path in samples if len(samples) <= 2 and not standard else ():
         check_exists(path)
     where: Any = samples[0] if len(samples) == 1 else tuple(samples)
-    if standard or drop is not None or one_hot:
+    dropped = _columns(drop)
+    if standard or one_hot:
         if len(samples) > 1:
             raise ValueError(f"Expected one table. Got {', '.join(map(str, samples))} instead.")
-        where = read_table(samples[0], drop, one_hot)
+        where = read_table(samples[0], one_hot, dropped or [])
     try:
         return nr.open(
             where,
             inputs=_columns(inputs),
             outputs=_columns(outputs),
+            drop=dropped,
             weight=_column(weight),
             missing="drop" if dropna else "refuse",
         )
@@ -149,7 +152,8 @@ def parse_widths(text: str | None, option: str = "--hidden") -> int | tuple[int,
 def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise ValueError if the value is not among the choices."""
     if value not in choices:
-        raise ValueError(f"{option} is {', '.join(choices[:-1])} or {choices[-1]}. Got {value!r} instead.")
+        hint = did_you_mean(value, choices)
+        raise ValueError(f"{option} is {', '.join(choices[:-1])} or {choices[-1]}. Got {value!r} instead.{hint}")
 
 
 def check_exists(path: Path) -> None:

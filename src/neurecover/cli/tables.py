@@ -1,10 +1,11 @@
-"""Change tables before they are opened: drop columns, and turn categories into columns of 0 and 1."""
+"""Tables that pandas reads before they are opened: from standard input, and with categories."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_table(path: Path, drop: str | None, one_hot: bool) -> pd.DataFrame:
-    """Read a table into memory, from standard input for "-", and return it without the columns `drop`.
+def read_table(path: Path, one_hot: bool, drop: Sequence[str | int]) -> pd.DataFrame:
+    """Read a table into memory, from standard input for "-".
 
-    With `one_hot` a column of text becomes one column of 0 and 1 for each of its values except the first: the columns
-    of all values would add up to one, which duplicates the bias.
+    With `one_hot` a column of text that is not in `drop` becomes one column of 0 and 1 for each of its values except
+    the first: the columns of all values would add up to one, which duplicates the bias.
     """
     if str(path) != "-":
         frame = _read(path)
@@ -24,16 +25,10 @@ def read_table(path: Path, drop: str | None, one_hot: bool) -> pd.DataFrame:
         with tempfile.NamedTemporaryFile("w+", encoding="utf-8", suffix=".csv") as file:
             shutil.copyfileobj(sys.stdin, file)
             file.flush()
-            frame = _read(Path(file.name), "Standard input")
-    if drop is not None:
-        names = [name.strip() for name in drop.split(",") if name.strip()]
-        unknown = [name for name in names if name not in frame.columns]
-        if unknown:
-            raise ValueError(
-                f"--drop needs columns of the table: {', '.join(frame.columns)}. Got {', '.join(unknown)} instead."
-            )
-        frame = frame.drop(columns=names)
-    return _with_categories(frame) if one_hot else frame
+            frame = _read(Path(file.name), "standard input")
+    frame = _with_categories(frame, drop) if one_hot else frame
+    frame.attrs["origin"] = "standard input" if str(path) == "-" else str(path)
+    return frame
 
 
 def _read(path: Path, name: str | None = None) -> pd.DataFrame:
@@ -46,7 +41,7 @@ def _read(path: Path, name: str | None = None) -> pd.DataFrame:
         return pd.read_parquet(path)
     if suffix not in (".csv", ".tsv"):
         raise ValueError(
-            f"{path}: --drop and --one-hot change tables: .csv, .tsv or .parquet. Got {suffix or 'none'!r} instead."
+            f"{path}: --one-hot changes a table: .csv, .tsv or .parquet. Got {suffix or 'none'!r} instead."
         )
     try:
         header = read_header(path, name or str(path))
@@ -55,13 +50,13 @@ def _read(path: Path, name: str | None = None) -> pd.DataFrame:
         raise ValueError(f"{name or path}: expected a table in CSV. Got none that can be read ({error}).") from None
 
 
-def _with_categories(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_categories(frame: pd.DataFrame, drop: Sequence[str | int]) -> pd.DataFrame:
     """Replace each text column by columns of 0 and 1 for its values, in order; missing text gives nan in all."""
     pd = _pandas()
     parts = []
     for name in frame.columns:
         column = frame[[name]]
-        if frame[name].dtype.kind not in "biuf":
+        if frame[name].dtype.kind not in "biuf" and name not in drop:
             column = pd.get_dummies(column, drop_first=True, dtype=float)
             column[frame[name].isna()] = float("nan")
         parts.append(column)
@@ -71,4 +66,4 @@ def _with_categories(frame: pd.DataFrame) -> pd.DataFrame:
 def _pandas() -> Any:
     from neurecover.models.formats.libraries import optional
 
-    return optional("pandas", "Reading a table from standard input, --drop and --one-hot", "data")
+    return optional("pandas", "Reading a table from standard input, and --one-hot,", "data")

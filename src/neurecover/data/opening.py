@@ -1,12 +1,13 @@
 """Open a path, a table or arrays as a source."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from neurecover.data.formats.columns import Column, Columns, default_outputs, is_output_name
+from neurecover.data.formats.columns import Column, Columns, Without, default_outputs, is_output_name
 from neurecover.data.formats.csv import CsvSource
 from neurecover.data.formats.npy import NpyPair, NpySource
 from neurecover.data.formats.npz import NpzSource
@@ -37,6 +38,7 @@ def open(
     inputs: Columns | None = None,
     outputs: Columns | None = None,
     *,
+    drop: Columns | None = None,
     weight: Column | os.PathLike[str] | None = None,
     missing: str = "refuse",
     client: Any = None,
@@ -54,6 +56,8 @@ def open(
     inputs, outputs : str, int, list of these or None, default=None
         Columns by name or position, if X and Y are not separate. The outputs default to the columns named y, y0, y_1,
         …, or to the last one if columns have no names; the inputs default to all other columns.
+    drop : str, int, list of these or None, default=None
+        Columns to leave out, in place of `inputs`: the inputs are then all other columns.
     weight : str, int, path or None, default=None
         The column with the weights of the rows, which must be ≥ 0; see `recover`. If X and Y are separate, the name of
         a third array (n,), or for a pair of files the path of a third file, "w.npy".
@@ -79,6 +83,10 @@ def open(
     """
     if missing not in MISSING:
         raise ValueError(f"missing needs to be one of {', '.join(MISSING)}. Got {missing!r} instead.")
+    if drop is not None:
+        if inputs is not None:
+            raise ValueError("inputs and drop both choose the inputs. Give one of them.")
+        inputs = Without((drop,) if isinstance(drop, str) or not isinstance(drop, Iterable) else drop)
     if weight is not None:
         column = os.fspath(weight) if isinstance(weight, os.PathLike) else weight
         source: Source = WeightedRows(_complete(_with_column(data, inputs, outputs, column, client), missing))
@@ -222,7 +230,9 @@ def _with_column(data: Any, inputs: Columns | None, outputs: Columns | None, wei
         raise ValueError(str(error).replace("given for the outputs", "given for the weights")) from None
     (name,), others = weights.output_names, weights.input_names
     if outputs is None:  # those by default of the other columns
-        given = () if inputs is None else _open(data, inputs, name, client).input_names
+        given: tuple[Column, ...] = inputs if isinstance(inputs, Without) else ()
+        if inputs is not None and not given:
+            given = _open(data, inputs, name, client).input_names
         free = [column for column in others if column not in given]
         outputs = [free[j] for j in default_outputs(free, weights.origin)]
     found = _open(data, inputs, outputs, client)
@@ -268,4 +278,4 @@ def _found(path: PathLike) -> Path:
 
 def _refuse_columns(inputs: Columns | None, outputs: Columns | None, what: str) -> None:
     if inputs is not None or outputs is not None:
-        raise ValueError(f"{what} holds X and Y apart, so no columns are chosen. Leave out inputs and outputs.")
+        raise ValueError(f"{what} holds X and Y apart, so no columns are chosen. Leave out inputs, outputs and drop.")

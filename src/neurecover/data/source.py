@@ -36,7 +36,7 @@ class Source:
     held = False  # whether the samples count as few enough for many passes, whatever their number
     elsewhere = False  # whether the source sums its rows itself, on the machines that hold them (`reduced`)
     parent: Optional["Source"] = None  # the source that this one is a view of
-    without_a_value = "drop the row, fill the value, or open the file with missing='drop'"  # the remedy, for messages
+    without_a_value = "drop the row, fill the value, or open the samples with missing='drop'"  # the remedy
     assumed = ""  # what was assumed of the columns and rows: a sentence that begins the summary
     _piece = False  # whether this is a view of one block, already checked and possibly with no rows left
 
@@ -192,7 +192,7 @@ class Source:
                 f"Got {block[i, j]} instead; give the column in other units."
             )
         others = [repr(names[k]) for k in np.flatnonzero(~np.isfinite(block).all(axis=0)) if k != j]
-        too = f" So it is in column{'s' * (len(others) > 1)} {', '.join(others)}." if others else ""
+        too = f" The same in column{'s' * (len(others) > 1)} {', '.join(others)}." if others else ""
         raise ValueError(f"{where}: expected a finite number. Got {block[i, j]} instead; {self.without_a_value}.{too}")
 
     def __repr__(self) -> str:

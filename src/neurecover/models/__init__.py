@@ -11,7 +11,7 @@ from neurecover.models.derivatives import (
     with_parameters,
 )
 from neurecover.models.formats.files import read_npz, write_npz
-from neurecover.models.formats.loading import Model, from_arrays, load
+from neurecover.models.formats.loading import Model, check_network, from_arrays, load
 from neurecover.models.layered import Layered, mirror_of
 from neurecover.models.network import Network, replace_arrays
 from neurecover.models.rounding import term_sizes
@@ -31,6 +31,7 @@ __all__ = [
     "as_network",
     "as_student",
     "away_from_samples",
+    "check_network",
     "free_directions",
     "free_parameters",
     "from_arrays",

@@ -156,7 +156,7 @@ def recover(
     open_activation = activation == "auto"
     act = activations.get("relu" if open_activation else activation)
     n_hidden, depth = check_architecture(n_hidden, depth)
-    check_affine(affine, checkpoint is not None)
+    check_affine(affine, bias, checkpoint is not None)
     algorithm = get_method("least_squares") if method == "auto" else _network_method(method, depth, bool(affine))
     random_state = choose_seed(checkpoint, random_state)
 

@@ -234,8 +234,10 @@ def check_architecture(n_hidden: int | tuple[int, ...] | None, depth: int) -> tu
     return (widths[0] if len(widths) == 1 else widths), len(widths)
 
 
-def check_affine(affine: bool | str, saves: bool) -> None:
+def check_affine(affine: bool | str, bias: bool, saves: bool) -> None:
     """Refuse values other than True, False and "auto"; refuse "auto" with a checkpoint, which can save one search."""
+    if not isinstance(bias, bool | np.bool_):
+        raise ValueError(f"bias needs to be True or False. Got {bias!r} instead.")
     if not isinstance(affine, bool | np.bool_) and affine != "auto":
         raise ValueError(f"affine needs to be True, False or 'auto'. Got {affine!r} instead.")
     if saves and affine == "auto":

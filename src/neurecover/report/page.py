@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from neurecover.algorithms import methods
 from neurecover.certificate import Check, Verification, advice, verify
-from neurecover.certificate.verdict import MEANING, NEEDS
+from neurecover.certificate.verdict import NEEDS
 from neurecover.data import as_source
 from neurecover.excerpt import ROWS, Excerpt
 from neurecover.inference import Coefficient, coefficients, freedom_of, values_of
@@ -50,13 +50,14 @@ def write_report(
 def report_page(recovery: Recovery[Model], truth: Model | None = None, X: Any = None, Y: Any = None) -> str:
     """Return the report as HTML."""
     comparison = None if truth is None else compare(recovery.network, truth)
-    checks, verdict = recovery.certificate.checks, recovery.certificate.verdict
+    certificate = recovery.certificate
+    checks, verdict, meaning = certificate.checks, certificate.verdict, certificate.meaning
     tables = recovery_tables(recovery)
     facts = {
         "r": recovery,
         "network": describe(recovery.network),
-        "meaning": f"{MEANING[verdict].capitalize()}.",
-        "tips": advice(recovery.certificate),
+        "meaning": f"{meaning[0].upper()}{meaning[1:]}.",
+        "tips": advice(certificate),
         # The checks that the verdict needs; below statistical, every failed check prevents a better verdict.
         "needed": NEEDS[verdict] if verdict in ("exact", "statistical") else (),
         "checks": sorted((check for check in checks if _needed(check)), key=lambda check: check.passed),

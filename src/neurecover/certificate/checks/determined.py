@@ -79,7 +79,7 @@ def columns(case: Case) -> Check:
     if len(rare) == 0:
         return Check("columns", True, 0, 0, "Every input differs from its usual value in enough samples.")
     listed = ", ".join(map(str, rare[:6])) + (f" and {len(rare) - 6} more" if len(rare) > 6 else "")
-    sentence = f"Inputs {listed} differ from their usual value in too few samples with some unit on: other weights fit."
+    sentence = f"Of the samples in which some unit is on, too few show inputs {listed} vary: other weights fit as well."
     return Check("columns", False, int(np.count_nonzero(case.rare)), 0, sentence, VARY)
 
 
@@ -98,9 +98,8 @@ def kinks(case: Case) -> Check:
         return Check("kinks", True, least, min(limit, least), sentence)
     n_wanted = case.n_samples * limit / least if least else np.inf
     sentence = (
-        f"{np.count_nonzero(few)} of {len(few)} units have fewer samples on one side of their kink than weights and a "
-        f"margin of {sides.margin} ({least} for {int(sides.laid[worst])} weights): other networks may fit these "
-        f"samples as well.{would_do(n_wanted)}"
+        f"{np.count_nonzero(few)} of {len(few)} units have too few samples on one side of their kink ({least}, where "
+        f"{limit} are needed): other networks may fit these samples as well.{would_do(n_wanted)}"
     )
     # If no sample is on one side, more samples may not help, so no number is asked for.
     return Check("kinks", False, least, limit, sentence, BOTH_SIDES, n_wanted if least else 0.0)

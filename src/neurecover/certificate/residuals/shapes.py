@@ -32,11 +32,13 @@ class Shapes:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, model: Model, whitening: Whitening, most: int, rng: np.random.Generator) -> Shapes:
+    def of(
+        cls, model: Model, whitening: Whitening, columns: tuple[str, ...], most: int, rng: np.random.Generator
+    ) -> Shapes:
         """Return the shapes along rows and inputs, at most `most` directions chosen at random."""
         rows, inputs = model.hidden_weights[0], np.linalg.pinv(whitening.matrix).T
         V = np.vstack([rows, inputs])
-        names = [f"unit {j}" for j in range(len(rows))] + [f"input {i}" for i in range(len(inputs))]
+        names = [f"unit {j}" for j in range(len(rows))] + [f"input {name}" for name in columns]
         size = np.linalg.norm(V, axis=1)
         live = rng.permutation(np.flatnonzero(size > 1e-12 * size.max()))[:most]
         return cls(model, V[live] / size[live, None], tuple(names[i] for i in live))
@@ -63,7 +65,7 @@ def shape_test(
     """
     model, free = information.model, information.free
     cost = 4.0 * samples.count() * model.n_outputs * len(free)  # cost per shape
-    shapes = Shapes.of(model, whitening, int(work / (PER_DIRECTION * cost)), rng)
+    shapes = Shapes.of(model, whitening, samples.base.input_names, int(work / (PER_DIRECTION * cost)), rng)
     if not shapes.names:
         return None
     n_shapes = PER_DIRECTION * len(shapes.names) + 2 * model.n_outputs

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from typing import SupportsIndex
 
 from neurecover.data.source import check_columns
+from neurecover.exceptions import did_you_mean
 
 Column = str | SupportsIndex
 Columns = Column | Iterable[Column]
+
+
+class Without(tuple[Column, ...]):
+    """As a choice of inputs: all columns except these and the outputs."""
+
 
 _OUTPUT = re.compile(r"[yY](_?[0-9]+)?")
 _USUAL = ("target", "label", "class", "price", "response", "outcome", "output")  # suggested, never taken unasked
@@ -51,20 +57,25 @@ def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None
     never an output by default.
     """
     check_columns(len(names), origin)
+    dropped = _positions(names, inputs, "columns to drop", origin) if isinstance(inputs, Without) else []
+    inputs = None if dropped else inputs
     chosen_inputs = [] if inputs is None else _positions(names, inputs, "inputs", origin)
     if outputs is None:
-        free = _left(names, chosen_inputs)
+        free = _left(names, chosen_inputs + dropped)
         chosen_outputs = [free[j] for j in default_outputs([names[j] for j in free], origin)]
     else:
         chosen_outputs = _positions(names, outputs, "outputs", origin)
     if inputs is None:
-        chosen_inputs = _left(names, chosen_outputs)
+        chosen_inputs = _left(names, chosen_outputs + dropped)
         unnamed = [j for j in chosen_inputs if names[j] in ("", "Unnamed: 0")]
         if unnamed:
             raise ValueError(
-                f"{origin}: column {unnamed[0]} has no name, as the index of a table has none. Choose the inputs from "
-                f"{_listed([name for name in names if name])}, or write the table without its index."
+                f"{origin}: column {unnamed[0]} has no name, as the index of a table has none: "
+                f"leave it out with drop=[{unnamed[0]}]. The others are {_listed([name for name in names if name])}."
             )
+    both = [names[j] for j in sorted(set(chosen_outputs) & set(dropped))]
+    if both:
+        raise ValueError(f"{origin}: {_listed(both)} cannot be an output and dropped. Choose one of them.")
     both = [names[j] for j in sorted(set(chosen_inputs) & set(chosen_outputs))]
     if both:
         raise ValueError(f"{origin}: a column is an input or an output. Got {_listed(both)} as both instead.")
@@ -104,7 +115,7 @@ def _positions(names: Sequence[str], wanted: Columns, what: str, origin: str) ->
         matches = named.get(column, []) if isinstance(column, str) else _counted(column, len(names))
         if len(matches) != 1:
             problem = f"{len(matches)} columns are" if matches else "there is no column"
-            hint = " Choose by position." if matches else ""
+            hint = " Choose by position." if matches else did_you_mean(str(column), names)
             raise ValueError(
                 f"{origin}: {problem} named {column!r}, given for the {what}. The columns are {_listed(names)}.{hint}"
             )

@@ -116,7 +116,7 @@ class CsvSource(Source):
             return "write decimals with a point"
         if j in self._choice.outputs:
             return f"{LABELS_SHOW}, with labels written as 0 and 1"
-        return "correct it, leave the column out with inputs=[…], or turn text into columns of 0 and 1"
+        return "correct it, leave the column out with drop=[…], or turn text into columns of 0 and 1"
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         return (pair for pair in _lines(self._path, self._delimiter, self.origin) if pair[0] > self._header_line)

@@ -126,15 +126,23 @@ def common_dtype(schema: Any, names: tuple[str, ...], origin: str) -> np.dtype:
     types = arrow("types")
     kinds = [schema.field(name).type for name in names]
     numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    wrong = [(name, str(kind)) for name, kind in zip(names, kinds) if not any(is_one(kind) for is_one in numbers)]
+    wrong = [
+        (name, _in_words(str(kind))) for name, kind in zip(names, kinds) if not any(is_one(kind) for is_one in numbers)
+    ]
     if wrong:
         many = len(wrong) > 1
         raise ValueError(
             f"{origin}, column{'s' * many} {', '.join(repr(name) for name, _ in wrong)}: expected numbers. Got "
-            f"type{'s' * many} {', '.join(kind for _, kind in wrong)} instead; leave the column{'s' * many} out of "
-            "inputs and outputs."
+            f"{' and '.join(dict.fromkeys(kind for _, kind in wrong))} instead; leave {'them' if many else 'it'} out "
+            "with drop=[…]."
         )
     return np.dtype(np.float32 if all(types.is_float32(kind) for kind in kinds) else np.float64)
+
+
+def _in_words(kind: str) -> str:
+    texts = dict.fromkeys(("string", "large_string", "string_view", "dictionary"), "text")
+    known = texts | dict.fromkeys(("timestamp", "date32", "date64"), "dates")
+    return known.get(kind.partition("[")[0].partition("<")[0], f"type {kind}")
 
 
 def matrix(batch: Any, names: tuple[str, ...], dtype: np.dtype) -> np.ndarray:

@@ -24,6 +24,7 @@ class ArraySource(Source):
     their names; other columns are called x0, x1, … and y0, y1, …
     """
 
+    without_a_value = "drop the row or fill the value"
     _weight: np.ndarray | None = None
 
     def __init__(self, X: Any, Y: Any, *, origin: str = "the arrays", weight: np.ndarray | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from neurecover.data.formats.columns import Columns, choose
 from neurecover.data.formats.parquet import common_dtype, matrix
+from neurecover.data.source import Source
 from neurecover.data.sources.arrays import ArraySource
 from neurecover.models.formats.libraries import arrow
 
@@ -21,7 +22,8 @@ def is_table(value: Any) -> bool:
 
 def table_source(table: Any, inputs: Columns | None, outputs: Columns | None) -> ArraySource:
     """Return the chosen columns of a table as samples."""
-    origin = f"the {type(table).__module__.split('.')[0]} table"
+    made = f"the {type(table).__module__.split('.')[0]} table"
+    origin = getattr(table, "attrs", {}).get("origin", made)  # attrs: what a pandas frame knows of itself
     read = arrow_table(table)
     choice = choose(read.schema.names, inputs, outputs, origin)
     X, Y = (
@@ -29,6 +31,7 @@ def table_source(table: Any, inputs: Columns | None, outputs: Columns | None) ->
         for names in (choice.input_names, choice.output_names)
     )
     source = ArraySource(X, Y, origin=origin)
+    source.without_a_value = Source.without_a_value
     source.input_names, source.output_names = choice.input_names, choice.output_names
     return source
 

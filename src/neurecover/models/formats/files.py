@@ -60,6 +60,10 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -
     """Let `write` create a temporary file, then rename it to `path`; if that fails, an existing file is unchanged."""
     # A link is followed to its file. A device or a pipe cannot be replaced and is written to directly.
     target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(f"{path}: expected a file to write. Got a directory instead.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {Path(path).parent} to write to.")
     if target.exists() and not target.is_file():
         write(target)
         return

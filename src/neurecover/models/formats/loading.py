@@ -11,6 +11,7 @@ from neurecover.activations import Activation
 from neurecover.models.composite import Composite
 from neurecover.models.deep import DeepNetwork
 from neurecover.models.formats.files import check_header, read_npz
+from neurecover.models.layered import Layered
 from neurecover.models.network import Network
 
 Model = Network | DeepNetwork | Composite
@@ -19,6 +20,13 @@ KINDS: dict[str, type[Network] | type[DeepNetwork] | type[Composite]] = {
     "deep": DeepNetwork,
     "composite": Composite,
 }
+
+
+def check_network(value: object, caller: str) -> None:
+    """Raise ValueError for what is not a network, such as a recovery, which holds one."""
+    if not isinstance(value, Network | DeepNetwork | Composite | Layered):
+        hint = "; give its network" if hasattr(value, "network") else ""
+        raise ValueError(f"{caller} needs a network. Got a {type(value).__name__} instead{hint}.")
 
 
 def load(path: str | Path, activation: Activation | None = None) -> Model:
