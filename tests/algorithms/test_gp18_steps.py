@@ -269,7 +269,7 @@ def test_a_bad_start_is_replaced_in_the_second_step() -> None:
     X = rng.standard_normal((8_000, 4))
     active = truth(X)[:, 0] > 0.5
     for W, counted in ((truth.W[[0, 0, 0]] + 0.1 * rng.standard_normal((3, 4)), False), (truth.W[:1], True)):
-        found = boundary(X, active, W, None, rng, counted=counted)
+        found = boundary(X, active, W, rng, counted=counted)
         comparison = compare(Composite(found.W, found.threshold, Or(), "step"), truth)
         assert comparison.unmatched == ((), ())
         assert comparison.max_angle < 0.05

@@ -26,7 +26,7 @@ from neurecover.statistics import HermiteSums, Moments
 from neurecover.statistics.checks.normality import RadialMoments
 from neurecover.statistics.moments.hermite import n_features
 from neurecover.statistics.moments.residual import ResidualMoments
-from neurecover.tensors import Span, flatten, inner, multiplicities, n_packed, span, whitened
+from neurecover.tensors import Span, flattening_values, inner, multiplicities, n_packed, span, whitened
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,7 @@ class Coefficients:
         return float(np.mean(norms))
 
     def _singular_values(self, tensors: dict[int, np.ndarray], ell: int) -> np.ndarray:
-        sides = [
-            flatten(T, self.r, (ell, j - ell)).transpose(1, 0, 2).reshape(n_packed(self.r, ell), -1)
-            / sqrt(factorial(j))
-            for j, T in tensors.items()
-        ]
-        return np.linalg.svd(np.concatenate(sides, axis=1), compute_uv=False)
+        return flattening_values({j: T / sqrt(factorial(j)) for j, T in tensors.items()}, self.r, ell)
 
 
 def estimate_coefficients(

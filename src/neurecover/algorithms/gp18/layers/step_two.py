@@ -50,7 +50,6 @@ def boundary(
     X: np.ndarray,
     active: np.ndarray,
     W: np.ndarray,
-    threshold: np.ndarray | None,
     rng: np.random.Generator,
     search: str = "likelihood",
     *,
@@ -66,9 +65,8 @@ def boundary(
     units. After the deadline no unit is searched for and nothing is begun anew.
     """
     k = len(W)
-    if threshold is None:
-        # 1 − ∏Φ(tᵢ) is the share of active samples for orthogonal units with one threshold.
-        threshold = np.full(k, float(ndtri((1.0 - min(float(active.mean()), 0.999)) ** (1.0 / k))))
+    # 1 − ∏Φ(tᵢ) is the share of active samples for orthogonal units with one threshold.
+    threshold = np.full(k, float(ndtri((1.0 - min(float(active.mean()), 0.999)) ** (1.0 / k))))
     train, holdout = split(ArraySource(X, active.astype(float)), options.held_out, int(rng.integers(2**31)))
     Xt, at = train.collect()
     by: UnionFit | tuple[Search | None, ...]
