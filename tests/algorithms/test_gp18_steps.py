@@ -8,7 +8,7 @@ from neurecover.algorithms.gp18.layers import lowest_layer
 from neurecover.algorithms.gp18.layers.activity import find_activity
 from neurecover.algorithms.gp18.layers.lowest_layer import two_steps
 from neurecover.algorithms.gp18.layers.step_two import Boundary, boundary
-from neurecover.algorithms.gp18.layers.tan_alpha import estimate_tan_alpha, refine_estimate, turn_estimate
+from neurecover.algorithms.gp18.layers.tan_alpha import estimate_tan_alpha, refine_estimate
 from neurecover.algorithms.gp18.layers.upper import Hidden, fit_polynomial
 from neurecover.algorithms.gp18.layers.whole import explained_variance, fit_jointly, fit_upper
 from neurecover.algorithms.gp18.options import LayerOptions
@@ -101,18 +101,6 @@ def test_refinement_ends_where_its_samples_end() -> None:
     assert left[60_000] < 0.05
     assert doubts[3_000] > 2.0
     assert doubts[60_000] < doubts[3_000]
-
-
-def test_both_searches_reduce_the_angle() -> None:
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((50_000, 4))
-    active = X[:, 0] > 1.5
-    z = np.array([np.cos(0.3), np.sin(0.3), 0.0, 0.0])
-    paper = refine_estimate(z, X, active, rng, max_estimates=150)
-    turned = turn_estimate(z, X, active)
-    assert paper.z[0] > z[0]
-    assert np.arccos(turned.z[0]) < 0.03
-    assert turned.estimates < 30
 
 
 @pytest.mark.parametrize("flips", [None, np.array([0.03, 0.2])])

@@ -73,7 +73,7 @@ def two_steps(
     """Return W and t of the first layer from samples with whitened Gaussian inputs.
 
     search is how Step 2 looks: "likelihood", all units at
-    once; "turn" and "paper", one unit at a time by EstimateTanAlpha; None for Step 1 alone. Step 1 is one pass over all
+    once; "paper", one unit at a time by RefineEstimate; None for Step 1 alone. Step 1 is one pass over all
     samples; Step 2 takes at most `max_samples` of them into memory.
     """
     act = activations.get(activation)
