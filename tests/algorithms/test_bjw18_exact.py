@@ -6,7 +6,7 @@ import pytest
 from neurecover import activations
 from neurecover.algorithms import Call
 from neurecover.algorithms.bjw18 import from_symmetric, ica, tensor
-from neurecover.algorithms.bjw18.common import kurtosis_notes
+from neurecover.algorithms.bjw18.common import gaussian_notes
 from neurecover.algorithms.bjw18.patterns import exact_weights, null_vector, output_rank, zero_group
 from neurecover.algorithms.bjw18.printed import Mixture, unmixing
 from neurecover.data import ArraySource, Mapped, Source, Whitening
@@ -133,10 +133,11 @@ def test_noise_that_fills_all_outputs_is_never_called_exact() -> None:
 
 def test_inputs_that_are_not_gaussian_are_measured() -> None:
     rng = np.random.default_rng(0)
-    assert kurtosis_notes(rng.standard_normal((5_000, 6))) == ()
-    (sentence,) = kurtosis_notes(rng.laplace(size=(5_000, 6)))
+    assert gaussian_notes(rng.standard_normal((5_000, 6))) == ()
+    (sentence,) = gaussian_notes(rng.laplace(size=(5_000, 6)))
     assert sentence is not None
-    assert "a Gaussian gives 48" in sentence
+    assert "not Gaussian" in sentence
+    assert "standard errors off" in sentence
 
 
 def test_units_that_are_not_orthonormal_are_told_by_ica() -> None:

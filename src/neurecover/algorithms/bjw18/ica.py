@@ -25,7 +25,7 @@ from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import (
     OPTIONS,
     as_estimate,
-    kurtosis_notes,
+    gaussian_notes,
     refuse_exact,
     samples_for_patterns,
     units_of_rank,
@@ -80,7 +80,7 @@ def _run(call: Call) -> Estimate:
     X, Y = samples_for_patterns(call.source, call.rng, options)
     k = units_of_rank(call.task.n_hidden, Y)
     exact = exact_ica(call.source, k, call.task.activation, call.rng, options)
-    notes = kurtosis_notes(X, options)
+    notes = gaussian_notes(X)
     # Independent components come out nearly orthogonal whatever W is; the units made exact tell.
     if exact.found > 1:
         cosine = largest_cosine(exact.network.W)

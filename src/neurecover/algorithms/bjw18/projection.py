@@ -24,7 +24,7 @@ from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import (
     OPTIONS,
     centred_whitening,
-    kurtosis_notes,
+    gaussian_notes,
     refuse_exact,
 )
 from neurecover.algorithms.bjw18.printed import PrintedOptions, score_directions
@@ -106,7 +106,7 @@ def _run(call: Call) -> Estimate:
     act = call.task.activation
     found = _as_printed(call, k) if call.form == PAPER else noisy_tensor(call.source, k, act, call.rng)
     note = f"{k} directions, the least clear sign by a margin of {found.margins.min():.2f}"
-    return Estimate(found.network, (*kurtosis_notes(np.asarray(X, dtype=np.float64)), note), details=found)
+    return Estimate(found.network, (*gaussian_notes(np.asarray(X, dtype=np.float64)), note), details=found)
 
 
 ALGORITHM = Algorithm(
