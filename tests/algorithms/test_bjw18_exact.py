@@ -69,7 +69,7 @@ def test_missing_units_are_found_once_the_others_are_exact() -> None:
 def test_exact_ica_with_a_sketch() -> None:
     net = teacher(8, 6, 11, kind="orthonormal", bias=0.0, random_state=0)
     X, Y = sample(net, 5_000, random_state=0)
-    found = ica.exact_ica(ArraySource(X, Y), 6, net.activation, np.random.default_rng(0))
+    found = ica.exact_ica(X, Y, 6, net.activation, np.random.default_rng(0))
     assert compare(found.network, net).weight_error <= BOUND
 
 
@@ -86,7 +86,7 @@ def test_independent_components_are_unmixed() -> None:
 def test_exact_symmetric() -> None:
     net = teacher(6, 6, 6, kind="gaussian", bias=0.0, random_state=4)
     X, Y = sample(net, 4_000, inputs="laplace", random_state=4)
-    found = from_symmetric.exact_symmetric(ArraySource(X, Y), 6, np.random.default_rng(0))
+    found = from_symmetric.exact_symmetric(X, Y, 6, np.random.default_rng(0))
     assert compare(found.network, net).weight_error <= BOUND
 
 
