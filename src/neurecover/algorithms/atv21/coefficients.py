@@ -242,14 +242,16 @@ class GaussianTest:
         return self.p_value >= self.significance
 
     @property
-    def sentence(self) -> str:
+    def finding(self) -> str:
+        """What the test says, as a clause."""
         figure = f"χ² = {self.chi_squared:.0f} on {self.degrees} degrees of freedom, p = {self.p_value:.2g}"
         if self.gaussian:
-            return f"The inputs pass for Gaussian ({figure})."
-        return (
-            f"The inputs are not Gaussian ({figure}; fourth moment {self.kurtosis:+.1f} standard errors off), so the "
-            "estimate of this method is biased."
-        )
+            return f"The inputs pass for Gaussian ({figure})"
+        return f"The inputs are not Gaussian ({figure}; fourth moment {self.kurtosis:+.1f} standard errors off)"
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.finding}{'' if self.gaussian else ', so the estimate of this method is biased'}."
 
 
 def gaussian_test(source: Source, options: HermiteOptions = DEFAULTS) -> GaussianTest:

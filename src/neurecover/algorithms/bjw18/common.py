@@ -100,4 +100,4 @@ def gaussian_notes(X: np.ndarray) -> tuple[str, ...]:
     """Return a sentence if a test of the third and fourth moments says that the inputs are not Gaussian about 0."""
     source = ArraySource(X, np.zeros((len(X), 1)))
     test = gaussian_test(Mapped(source, centred_whitening(source)))
-    return () if test.gaussian else (test.sentence,)
+    return () if test.gaussian else (f"{test.finding}, so the rough directions are biased.",)
