@@ -35,7 +35,7 @@ from neurecover.data import ArraySource, Mapped, Source, reduce
 from neurecover.models import Network, Student
 from neurecover.results import Estimate
 from neurecover.search import Task
-from neurecover.statistics import ReadoutSums
+from neurecover.statistics import ReadoutSums, regression_degree
 from neurecover.tensors import joint_diagonalise, unpack
 
 
@@ -83,7 +83,8 @@ def noisy_tensor(source: Source, k: int, activation: Activation, rng: np.random.
     """Return the network behind samples with Gaussian inputs of any covariance about 0, and noisy outputs."""
     whitening = centred_whitening(source)
     white = Mapped(source, whitening)
-    c = estimate_coefficients(white, 2, rng)
+    degree = regression_degree(source.count(), white.n_inputs, 2)
+    c = estimate_coefficients(white, 2, rng, regress=degree)
     V = joint_diagonalise(unpack(c.tensors[2], c.r, 2), k, rng).V
     signs = projection_signs(white, V, activation)
     network = Network(signs.W @ whitening.matrix.T, None, signs.A, None, activation)
