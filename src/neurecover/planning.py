@@ -45,7 +45,7 @@ class PlanOptions:
     found: float = 11.0  # width to be found: 10.8, exact in 95 of 100
     draws: int = 9  # networks of typical sizes, whose median is the answer
     rows: int = 20_000  # inputs for the information matrix, or a hundred per parameter
-    pilots: tuple[int, ...] = tuple(4**i for i in range(2, 11))  # samples at which a method is tried, to a million
+    pilots: tuple[int, ...] = tuple(4**i for i in range(3, 11))  # samples at which a method is tried, to a million
     pilot_draws: int = 3  # runs whose median is the error at a number of samples
 
 

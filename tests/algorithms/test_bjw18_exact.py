@@ -6,7 +6,7 @@ import pytest
 from neurecover import activations
 from neurecover.algorithms import Call
 from neurecover.algorithms.bjw18 import from_symmetric, ica, tensor
-from neurecover.algorithms.bjw18.common import kurtosis_notes
+from neurecover.algorithms.bjw18.common import gaussian_notes
 from neurecover.algorithms.bjw18.patterns import exact_weights, null_vector, output_rank, zero_group
 from neurecover.algorithms.bjw18.printed import Mixture, unmixing
 from neurecover.data import ArraySource, Mapped, Source, Whitening
@@ -69,7 +69,7 @@ def test_missing_units_are_found_once_the_others_are_exact() -> None:
 def test_exact_ica_with_a_sketch() -> None:
     net = teacher(8, 6, 11, kind="orthonormal", bias=0.0, random_state=0)
     X, Y = sample(net, 5_000, random_state=0)
-    found = ica.exact_ica(ArraySource(X, Y), 6, net.activation, np.random.default_rng(0))
+    found = ica.exact_ica(X, Y, 6, net.activation, np.random.default_rng(0))
     assert compare(found.network, net).weight_error <= BOUND
 
 
@@ -86,7 +86,7 @@ def test_independent_components_are_unmixed() -> None:
 def test_exact_symmetric() -> None:
     net = teacher(6, 6, 6, kind="gaussian", bias=0.0, random_state=4)
     X, Y = sample(net, 4_000, inputs="laplace", random_state=4)
-    found = from_symmetric.exact_symmetric(ArraySource(X, Y), 6, np.random.default_rng(0))
+    found = from_symmetric.exact_symmetric(X, Y, 6, np.random.default_rng(0))
     assert compare(found.network, net).weight_error <= BOUND
 
 
@@ -133,10 +133,11 @@ def test_noise_that_fills_all_outputs_is_never_called_exact() -> None:
 
 def test_inputs_that_are_not_gaussian_are_measured() -> None:
     rng = np.random.default_rng(0)
-    assert kurtosis_notes(rng.standard_normal((5_000, 6))) == ()
-    (sentence,) = kurtosis_notes(rng.laplace(size=(5_000, 6)))
+    assert gaussian_notes(rng.standard_normal((5_000, 6))) == ()
+    (sentence,) = gaussian_notes(rng.laplace(size=(5_000, 6)))
     assert sentence is not None
-    assert "a Gaussian gives 48" in sentence
+    assert "not Gaussian" in sentence
+    assert "standard errors off" in sentence
 
 
 def test_units_that_are_not_orthonormal_are_told_by_ica() -> None:

@@ -41,7 +41,7 @@ def test_the_faces_hold_every_unit_and_only_supports_of_the_cone() -> None:
     rng = np.random.default_rng(0)
     H = np.maximum(rng.standard_normal((25, 3)), 0.0)
     Q = H @ rng.standard_normal((3, 3))
-    patterns = {p.tobytes() for p in enumeration.face_patterns(Q, lambda done, total: None)}
+    patterns = {p.tobytes() for p in enumeration.face_patterns(Q)}
     for i in range(3):
         assert (H[:, i] > 0.0).tobytes() in patterns
     # In the coordinates of H the cone is h ≥ 0, whose faces are the 7 non-empty sets of units.
@@ -74,12 +74,13 @@ def test_another_network_of_the_same_outputs_is_counted() -> None:
     assert whole.determined
 
 
-def test_progress_counts_to_the_total_and_the_budget_is_kept() -> None:
+def test_progress_is_logged_to_the_total_and_the_budget_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     net = teacher(3, 3, 3, bias=0.0, random_state=0)
     X = pattern_inputs("uniform", np.random.default_rng([0, 99]), 20, 3)
-    calls: list[tuple[int, int]] = []
-    enumeration.sign_patterns(X, net(X), 3, lambda done, total: calls.append((done, total)))
-    assert calls[-1][0] == calls[-1][1] <= enumeration.n_rays(20, 3)
+    with caplog.at_level("INFO"):
+        enumeration.sign_patterns(X, net(X), 3)
+    done, total = (int(word) for word in caplog.messages[-1].split() if word.isdigit())
+    assert done == total <= enumeration.n_rays(20, 3)
     refusal = enumeration.ALGORITHM.refuse(Task(RELU, 5, 5, 1_000, False, 5))
     assert refusal is not None
     assert "4.1e+10 null vectors" in refusal

@@ -94,13 +94,13 @@ def _covariance_trial(seed: int) -> float:
 def _ica_trial(seed: int) -> float:
     net = teacher(D, K, P + 4, kind="orthonormal", bias=0.0, random_state=seed)
     X, Y = sample(net, N, random_state=seed)
-    return exact_error(exact_ica(ArraySource(X, Y), K, net.activation, np.random.default_rng(seed)), net)
+    return exact_error(exact_ica(X, Y, K, net.activation, np.random.default_rng(seed)), net)
 
 
 def _from_trial(seed: int) -> float:
     net = conditioned_teacher(seed)
     X, Y = sample(net, N, inputs=Uniform(), random_state=seed)
-    return exact_error(exact_symmetric(ArraySource(X, Y), K, np.random.default_rng(seed)), net)
+    return exact_error(exact_symmetric(X, Y, K, np.random.default_rng(seed)), net)
 
 
 # What one trial is, how many there are, and how many have to be exact.

@@ -5,7 +5,7 @@ from neurecover.tensors.moment_fit import (
     fit_moments,
     network_moments,
 )
-from neurecover.tensors.overcomplete import decompose, flattening_rank, slices
+from neurecover.tensors.overcomplete import decompose, flattening_values, slices
 from neurecover.tensors.packing import (
     flatten,
     indices,
@@ -30,7 +30,7 @@ __all__ = [
     "fit_moments",
     "fit_power_sum",
     "flatten",
-    "flattening_rank",
+    "flattening_values",
     "indices",
     "inner",
     "joint_diagonalise",

@@ -44,11 +44,10 @@ def slices(packed: np.ndarray, r: int, order: int, ell: int) -> np.ndarray:
     return cube.reshape(-1, N, N)
 
 
-def flattening_rank(packed: np.ndarray, r: int, order: int, ell: int, threshold: float) -> int:
-    """Count the singular values of flatten(T, ℓ, j − ℓ), outputs side by side, above the threshold [ATV21, Alg. 4]."""
-    matrix = flatten(np.atleast_2d(packed), r, (ell, order - ell)).transpose(1, 0, 2)
-    values = np.linalg.svd(matrix.reshape(len(matrix[:, 0]), -1), compute_uv=False)
-    return int(np.sum(values > threshold))
+def flattening_values(tensors: Mapping[int, np.ndarray], r: int, ell: int) -> np.ndarray:
+    """Return the singular values of flatten(T_j, ℓ, j − ℓ), all orders and outputs side by side [ATV21, Alg. 4]."""
+    sides = [flatten(np.atleast_2d(T), r, (ell, j - ell)).transpose(1, 0, 2) for j, T in tensors.items()]
+    return np.linalg.svd(np.hstack([side.reshape(len(side), -1) for side in sides]), compute_uv=False)
 
 
 @breakdown("The decomposition")

@@ -26,7 +26,7 @@ from neurecover.statistics import HermiteSums, Moments
 from neurecover.statistics.checks.normality import RadialMoments
 from neurecover.statistics.moments.hermite import n_features
 from neurecover.statistics.moments.residual import ResidualMoments
-from neurecover.tensors import Span, flatten, inner, multiplicities, n_packed, span, whitened
+from neurecover.tensors import Span, flattening_values, inner, multiplicities, n_packed, span, whitened
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,7 @@ class Coefficients:
         return float(np.mean(norms))
 
     def _singular_values(self, tensors: dict[int, np.ndarray], ell: int) -> np.ndarray:
-        sides = [
-            flatten(T, self.r, (ell, j - ell)).transpose(1, 0, 2).reshape(n_packed(self.r, ell), -1)
-            / sqrt(factorial(j))
-            for j, T in tensors.items()
-        ]
-        return np.linalg.svd(np.concatenate(sides, axis=1), compute_uv=False)
+        return flattening_values({j: T / sqrt(factorial(j)) for j, T in tensors.items()}, self.r, ell)
 
 
 def estimate_coefficients(
@@ -247,14 +242,16 @@ class GaussianTest:
         return self.p_value >= self.significance
 
     @property
-    def sentence(self) -> str:
+    def finding(self) -> str:
+        """What the test says, as a clause."""
         figure = f"χ² = {self.chi_squared:.0f} on {self.degrees} degrees of freedom, p = {self.p_value:.2g}"
         if self.gaussian:
-            return f"The inputs pass for Gaussian ({figure})."
-        return (
-            f"The inputs are not Gaussian ({figure}; fourth moment {self.kurtosis:+.1f} standard errors off), so the "
-            "estimate of this method is biased."
-        )
+            return f"The inputs pass for Gaussian ({figure})"
+        return f"The inputs are not Gaussian ({figure}; fourth moment {self.kurtosis:+.1f} standard errors off)"
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.finding}{'' if self.gaussian else ', so the estimate of this method is biased'}."
 
 
 def gaussian_test(source: Source, options: HermiteOptions = DEFAULTS) -> GaussianTest:

@@ -67,11 +67,13 @@ class Found:
         Within the span it is that of the fit. The span, left singular vectors of coefficients M = B S Vᵀ + E with
         entries of E up to 1 in units of S, is off by (I − BBᵀ) E V S⁻¹ Bᵀw, which adds at most (d − r) ‖S⁻¹Bᵀw‖².
         """
-        inside = direction_errors(self.fit, self.coefficients, self.network.activation, self.bias)
+        fit, act = self.fit, self.network.activation
+        units = Units(fit.W, fit.b, fit.A)
+        inside = direction_errors(units, self.coefficients, fit.orders, act, self.bias, fit.misfit)
         if self.span is None or not len(inside):
             return inside
         d, r = self.basis.shape
-        along = self.fit.W / np.linalg.norm(self.fit.W, axis=1, keepdims=True) / self.span.singular_values[:r]
+        along = fit.W / np.linalg.norm(fit.W, axis=1, keepdims=True) / self.span.singular_values[:r]
         return np.hypot(inside, np.sqrt(d - r) * np.linalg.norm(along, axis=1))
 
     def rows(self, units: np.ndarray, bias: bool) -> np.ndarray:

@@ -18,7 +18,7 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network, Student, as_network
-from neurecover.tensors import best_weights, flatten, flattening_rank, joint_diagonalise, network_moments, slices
+from neurecover.tensors import best_weights, flattening_values, joint_diagonalise, network_moments, slices
 from neurecover.tensors.overcomplete import directions_of_powers
 
 ROUNDING = 1e-11  # singular values of exact tensors below this part of the largest are zero
@@ -76,9 +76,8 @@ def tensor_directions(
     found, strength = [], []
     for j in (2 * ell + 1, 2 * ell + 2):
         T = np.atleast_2d(tensors[j])
-        matrix = flatten(T, r, (ell, j - ell)).transpose(1, 0, 2)
-        largest = float(np.linalg.norm(matrix.reshape(len(matrix), -1), 2))
-        rank = flattening_rank(T, r, j, ell, threshold[j] if threshold else ROUNDING * largest)
+        values = flattening_values({j: T}, r, ell)
+        rank = int(np.sum(values > (threshold[j] if threshold else ROUNDING * values[0])))
         rank = rank if most is None else min(rank, most)
         if rank == 0:
             continue

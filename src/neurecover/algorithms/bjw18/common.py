@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from neurecover.algorithms.atv21.coefficients import gaussian_test
 from neurecover.algorithms.bjw18.options import EXACT, ExactOptions
 from neurecover.algorithms.bjw18.patterns import ExactWeights, output_rank, output_span
-from neurecover.data import Source, Whitening, second_moments, subsample
+from neurecover.data import ArraySource, Mapped, Source, Whitening, second_moments, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.search import Task
@@ -95,14 +96,8 @@ def short_of_rank(Y: np.ndarray, k: int) -> str | None:
     return None
 
 
-def kurtosis_notes(Z: np.ndarray, options: ExactOptions = OPTIONS) -> tuple[str, ...]:
-    """Return a sentence if E‖z‖⁴ is not that of a Gaussian, d(d + 2), within its standard error √(8 d (d + 2)/n)
-    [Mardia 1970].
-    """
-    n, d = Z.shape
-    whitening = Whitening.of(np.zeros(d), Z.T @ Z / n)
-    fourth = float(np.mean(np.sum(whitening.inputs(Z) ** 2, axis=1) ** 2))
-    expected = d * (d + 2.0)
-    if abs(fourth - expected) <= options.gaussian * np.sqrt(8.0 * expected / n):
-        return ()
-    return (f"the inputs are not Gaussian: the mean of ‖z‖⁴ is {fourth:.4g} where a Gaussian gives {expected:.4g}",)
+def gaussian_notes(X: np.ndarray) -> tuple[str, ...]:
+    """Return a sentence if a test of the third and fourth moments says that the inputs are not Gaussian about 0."""
+    source = ArraySource(X, np.zeros((len(X), 1)))
+    test = gaussian_test(Mapped(source, centred_whitening(source)))
+    return () if test.gaussian else (f"{test.finding}, so the rough directions are biased.",)

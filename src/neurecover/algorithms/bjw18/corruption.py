@@ -15,7 +15,7 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.algorithms.base import BEST, Algorithm, Call
 from neurecover.algorithms.bjw18.aside import set_aside
-from neurecover.algorithms.bjw18.common import as_estimate, kurtosis_notes, refuse_exact
+from neurecover.algorithms.bjw18.common import as_estimate, gaussian_notes, refuse_exact
 from neurecover.algorithms.bjw18.options import CORRUPTION, CorruptionOptions
 from neurecover.algorithms.bjw18.patterns import ExactWeights
 from neurecover.algorithms.bjw18.statements import incoherence
@@ -66,7 +66,7 @@ def sparse_noise(
     # The network judges every entry by itself, also in rows of which too few are clean for their neighbours to judge.
     scale = float(np.sqrt(np.mean(parts.L[known] ** 2)))
     mask = np.abs(Y - exact.network(X)) > options.gross * scale if exact.exact else parts.mask
-    return SparseNoise(exact, mask, parts, kurtosis_notes(X))
+    return SparseNoise(exact, mask, parts, gaussian_notes(X))
 
 
 def _refuse(task: Task) -> str | None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import comb
 
@@ -44,7 +44,6 @@ from neurecover.search import Task
 BATCH = 4_096  # null vectors at a time
 OPTIONS = EnumerationOptions()
 RELU = get("relu")
-Progress = Callable[[int, int], object]
 _log = logging.getLogger(__name__)
 
 
@@ -86,15 +85,11 @@ def sign_patterns(
     X: np.ndarray,
     Y: np.ndarray,
     k: int,
-    progress: Progress = lambda done, total: None,
     options: EnumerationOptions = OPTIONS,
 ) -> PatternSearch:
-    """Find a ReLU network of k units with Y = act(X Wᵀ) Aᵀ for any X (n, d), Y (n, p) of rank k.
-
-    progress(done, total) counts the null vectors tried.
-    """
+    """Find a ReLU network of k units with Y = act(X Wᵀ) Aᵀ for any X (n, d), Y (n, p) of rank k."""
     Q = output_span(Y, k).Q
-    patterns = face_patterns(Q, progress, options.faces)
+    patterns = face_patterns(Q, options.faces)
     found: list[tuple[np.ndarray, np.ndarray]] = []
     unique: list[bool] = []
     alternatives = 0
@@ -184,9 +179,9 @@ def _iterative_program(X: np.ndarray, Q: np.ndarray, on: np.ndarray, known: np.n
     return None
 
 
-def face_patterns(Q: np.ndarray, progress: Progress, most: int = OPTIONS.faces) -> list[np.ndarray]:
+def face_patterns(Q: np.ndarray, most: int = OPTIONS.faces) -> list[np.ndarray]:
     """Return the supports, as masks (n,), of the faces of the cone {z : Q z ≥ 0}: rays first, then by size."""
-    rays = list(dict.fromkeys(support.tobytes() for support in _ray_supports(Q, progress)))
+    rays = list(dict.fromkeys(support.tobytes() for support in _ray_supports(Q)))
     masks = [np.frombuffer(ray, dtype=bool) for ray in rays]
     faces = dict.fromkeys(rays)
     fresh = rays
@@ -198,7 +193,7 @@ def face_patterns(Q: np.ndarray, progress: Progress, most: int = OPTIONS.faces) 
     return masks + larger[:most]
 
 
-def _ray_supports(Q: np.ndarray, progress: Progress) -> Iterator[np.ndarray]:
+def _ray_supports(Q: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the support of Q z for every extreme ray z, some of them more than once."""
     k = Q.shape[1]
     rows = _distinct_directions(Q)
@@ -217,7 +212,6 @@ def _ray_supports(Q: np.ndarray, progress: Progress) -> Iterator[np.ndarray]:
             for column in np.flatnonzero((sign * values).min(axis=0) >= -SOLVED):
                 yield sign * values[:, column] > SOLVED
         done += len(batch)
-        progress(done, total)
         _log.info("%d of %d null vectors", done, total)
 
 

@@ -16,14 +16,13 @@ from neurecover.algorithms.bjw18.patterns import ExactWeights
 from neurecover.algorithms.bjw18.tensor import until_exact
 from neurecover.algorithms.gklw19.learner import learn
 from neurecover.algorithms.gklw19.reflection import symmetry_test
-from neurecover.data import ArraySource, Source
+from neurecover.data import ArraySource
 from neurecover.results import Estimate
 from neurecover.search import Task
 
 
-def exact_symmetric(source: Source, k: int, rng: np.random.Generator) -> ExactWeights:
+def exact_symmetric(X: np.ndarray, Y: np.ndarray, k: int, rng: np.random.Generator) -> ExactWeights:
     """Return the exact ReLU network behind noiseless samples of symmetric inputs."""
-    X, Y = samples_for_patterns(source, rng)
     relu = activations.get("relu")
     return until_exact(X, Y, learn(ArraySource(X, Y), k, relu, rng)[0].network.W, relu, rng)
 
@@ -38,7 +37,7 @@ def _run(call: Call) -> Estimate:
     X, Y = samples_for_patterns(call.source, call.rng)
     k = units_of_rank(call.task.n_hidden, Y)
     test = symmetry_test(ArraySource(X, Y), call.rng)
-    return as_estimate(exact_symmetric(call.source, k, call.rng), (test.sentence,))
+    return as_estimate(exact_symmetric(X, Y, k, call.rng), (test.sentence,))
 
 
 ALGORITHM = Algorithm(

@@ -153,13 +153,18 @@ def _best_choice(G: np.ndarray, C: np.ndarray, k: int) -> tuple[int, ...]:
     CC = C @ C.T
     best, choice = -np.inf, (0,) * k
     for block in _choices(N, k):
-        rows = block[:, :, None], block[:, None, :]
-        gram = G[rows] + 1e-9 * np.trace(G) / N * np.eye(k)
-        gains = np.trace(np.linalg.solve(gram, CC[rows]), axis1=1, axis2=2)
+        gains = _explained(G, CC, block)
         i = int(np.argmax(gains))
         if gains[i] > best:
             best, choice = float(gains[i]), tuple(block[i].tolist())
     return choice
+
+
+def _explained(G: np.ndarray, CC: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return tr(Cᵀ G⁻¹ C) (m,) of sets of candidates (m, k)."""
+    rows = chosen[:, :, None], chosen[:, None, :]
+    gram = G[rows] + 1e-9 * np.trace(G) / len(G) * np.eye(chosen.shape[1])
+    return np.trace(np.linalg.solve(gram, CC[rows]), axis1=1, axis2=2)
 
 
 def _choices(N: int, k: int, size: int = 200_000) -> Iterator[np.ndarray]:
@@ -193,9 +198,7 @@ def _refined(
             tried = np.vstack([np.delete(W, i, axis=0), W[i], candidates(Z, T, near, np.inf, rng)])
             G, C = _products(Z, Y, tried)
             block = np.array([[*range(k - 1), j] for j in range(k - 1, len(tried))])
-            rows = block[:, :, None], block[:, None, :]
-            gram = G[rows] + 1e-9 * np.trace(G) / len(G) * np.eye(k)
-            j = int(np.argmax(np.trace(np.linalg.solve(gram, (C @ C.T)[rows]), axis1=1, axis2=2)))
+            j = int(np.argmax(_explained(G, C @ C.T, block)))
             W[i] = tried[k - 1 + j]
             u[i] = u[i] if j == 0 else near[j - 1]
         width *= 0.6

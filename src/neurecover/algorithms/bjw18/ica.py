@@ -25,7 +25,7 @@ from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import (
     OPTIONS,
     as_estimate,
-    kurtosis_notes,
+    gaussian_notes,
     refuse_exact,
     samples_for_patterns,
     units_of_rank,
@@ -34,7 +34,7 @@ from neurecover.algorithms.bjw18.options import ExactOptions
 from neurecover.algorithms.bjw18.patterns import ExactWeights, output_span
 from neurecover.algorithms.bjw18.printed import Mixture, PrintedOptions, run_as_printed, unmixing
 from neurecover.algorithms.bjw18.tensor import until_exact
-from neurecover.data import Source, Whitening
+from neurecover.data import Whitening
 from neurecover.results import Estimate
 
 
@@ -47,10 +47,14 @@ def ica_directions(X: np.ndarray, Y: np.ndarray, k: int, rng: np.random.Generato
 
 
 def exact_ica(
-    source: Source, k: int, activation: Activation, rng: np.random.Generator, options: ExactOptions = OPTIONS
+    X: np.ndarray,
+    Y: np.ndarray,
+    k: int,
+    activation: Activation,
+    rng: np.random.Generator,
+    options: ExactOptions = OPTIONS,
 ) -> ExactWeights:
     """Return the exact network behind noiseless samples, W orthonormal in whitened inputs."""
-    X, Y = samples_for_patterns(source, rng, options)
     few = slice(options.rows)
     return until_exact(X, Y, ica_directions(X[few], Y[few], k, rng), activation, rng, options)
 
@@ -79,8 +83,8 @@ def _run(call: Call) -> Estimate:
     options = call.options_as(ExactOptions)
     X, Y = samples_for_patterns(call.source, call.rng, options)
     k = units_of_rank(call.task.n_hidden, Y)
-    exact = exact_ica(call.source, k, call.task.activation, call.rng, options)
-    notes = kurtosis_notes(X, options)
+    exact = exact_ica(X, Y, k, call.task.activation, call.rng, options)
+    notes = gaussian_notes(X)
     # Independent components come out nearly orthogonal whatever W is; the units made exact tell.
     if exact.found > 1:
         cosine = largest_cosine(exact.network.W)

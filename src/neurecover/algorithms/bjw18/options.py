@@ -12,11 +12,10 @@ SOLVED = 1e-9  # of the right side, left by a linear system that has a solution:
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """How many samples the exact methods take, and when inputs count as Gaussian and rows as orthonormal."""
+    """How many samples the exact methods take, and when rows count as orthonormal."""
 
     rows: int = 20_000  # of the exact step: enough for units at angles of 0.1, and quick for 50 of them
     most_rows: int = 200_000  # looked through for samples with a single unit on; units at 0.01 rad have one in 600
-    gaussian: float = 6.0  # standard errors of E‖z‖⁴ from which a note says that the inputs are not Gaussian
     chance: float = 1e-3  # with which orthonormal rows are called otherwise
 
 

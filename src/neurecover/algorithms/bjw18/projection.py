@@ -20,20 +20,23 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from neurecover.activations import Activation
+from neurecover.algorithms.atv21.coefficients import estimate_coefficients
+from neurecover.algorithms.atv21.errors import direction_errors
+from neurecover.algorithms.atv21.steps import Units
 from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import (
     OPTIONS,
     centred_whitening,
-    kurtosis_notes,
+    gaussian_notes,
     refuse_exact,
 )
 from neurecover.algorithms.bjw18.printed import PrintedOptions, score_directions
-from neurecover.algorithms.bjw18.tensor import tensor_directions
 from neurecover.data import ArraySource, Mapped, Source, reduce
 from neurecover.models import Network, Student
 from neurecover.results import Estimate
 from neurecover.search import Task
-from neurecover.statistics import ReadoutSums
+from neurecover.statistics import ReadoutSums, regression_degree
+from neurecover.tensors import joint_diagonalise, unpack
 
 
 @dataclass(frozen=True)
@@ -67,19 +70,26 @@ def projection_signs(source: Source, V: np.ndarray, activation: Activation) -> S
 
 @dataclass(frozen=True)
 class NoisyTensor:
-    """The network, and how clear each unit's sign was (see `Signs.margins`)."""
+    """The network, how clear each unit's sign was (see `Signs.margins`), and the expected error √E‖δw‖² (k,) of every
+    direction in whitened coordinates, from the errors of the coefficients; None for the printed form.
+    """
 
     network: Network
     margins: np.ndarray
+    direction_errors: np.ndarray | None = None
 
 
 def noisy_tensor(source: Source, k: int, activation: Activation, rng: np.random.Generator) -> NoisyTensor:
     """Return the network behind samples with Gaussian inputs of any covariance about 0, and noisy outputs."""
     whitening = centred_whitening(source)
     white = Mapped(source, whitening)
-    signs = projection_signs(white, tensor_directions(white, k, source.count(), rng), activation)
-    network = Network(signs.W @ whitening.matrix.T, None, signs.A, None, activation).normal_form()
-    return NoisyTensor(network, signs.margins)
+    degree = regression_degree(source.count(), white.n_inputs, 2)
+    c = estimate_coefficients(white, 2, rng, regress=degree)
+    V = joint_diagonalise(unpack(c.tensors[2], c.r, 2), k, rng).V
+    signs = projection_signs(white, V, activation)
+    network = Network(signs.W @ whitening.matrix.T, None, signs.A, None, activation)
+    errors = direction_errors(Units(signs.W, np.zeros(k), signs.A), c, (2,), activation, bias=False)
+    return NoisyTensor(network.normal_form(), signs.margins, errors)
 
 
 def _as_printed(call: Call, k: int) -> NoisyTensor:
@@ -106,7 +116,7 @@ def _run(call: Call) -> Estimate:
     act = call.task.activation
     found = _as_printed(call, k) if call.form == PAPER else noisy_tensor(call.source, k, act, call.rng)
     note = f"{k} directions, the least clear sign by a margin of {found.margins.min():.2f}"
-    return Estimate(found.network, (*kurtosis_notes(np.asarray(X, dtype=np.float64)), note), details=found)
+    return Estimate(found.network, (*gaussian_notes(np.asarray(X, dtype=np.float64)), note), details=found)
 
 
 ALGORITHM = Algorithm(

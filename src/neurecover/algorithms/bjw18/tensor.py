@@ -21,7 +21,7 @@ from neurecover.algorithms.bjw18.common import (
     OPTIONS,
     as_estimate,
     centred_whitening,
-    kurtosis_notes,
+    gaussian_notes,
     refuse_exact,
     samples_for_patterns,
     units_of_rank,
@@ -131,7 +131,7 @@ def _run(call: Call) -> Estimate:
     X, Y = samples_for_patterns(call.source, call.rng, options)
     k = units_of_rank(call.task.n_hidden, Y)
     exact = exact_tensor(call.source, k, call.task.activation, call.rng, options)
-    return as_estimate(exact, kurtosis_notes(X, options))
+    return as_estimate(exact, gaussian_notes(X))
 
 
 ALGORITHM = Algorithm(

@@ -34,41 +34,24 @@ from neurecover.statistics.base import Statistic
 
 
 class TiltedMeans(Statistic):
-    """Σ f(x) e^{z·x − ‖z‖²/2} and Σ of the same times x − z, for shifts Z (m, d): g(z) and ∇g(z)."""
-
-    def __init__(self, Z: np.ndarray) -> None:
-        self.Z = np.array(Z, dtype=float)
-        self.settings = {"Z": self.Z}
-        m, d = self.Z.shape
-        self.sums = {"n": np.zeros((), dtype=np.int64), "value": np.zeros(m), "gradient": np.zeros((m, d))}
-        self.row_bytes = 8 * (2 * m + d)
-
-    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
-        X = np.asarray(X, dtype=np.float64)
-        tilt = np.exp(X @ self.Z.T - 0.5 * np.sum(self.Z**2, axis=1)) * Y[:, :1]
-        tilt = tilt if weight is None else (tilt.T * weight).T
-        self._count(len(X), weight)
-        self.sums["value"] += tilt.sum(axis=0)
-        self.sums["gradient"] += tilt.T @ X - tilt.sum(axis=0)[:, None] * self.Z
-
-
-class TiltedCorrelations(Statistic):
-    """Sums of f(x) e^{z·x − ‖z‖²/2} ((x − z)(x − z)ᵀ − I) at one shift z (d,), the curvature of g there."""
+    """Sums of f(x) e^{z·x − ‖z‖²/2} and of it times x − z and (x − z)(x − z)ᵀ − I: g, its slope and curvature at z."""
 
     def __init__(self, z: np.ndarray) -> None:
         self.z = np.array(z, dtype=float)
         self.settings = {"z": self.z}
         d = len(self.z)
-        self.sums = {"n": np.zeros((), dtype=np.int64), "value": np.zeros(()), "second": np.zeros((d, d))}
+        sizes = {"value": (), "gradient": (d,), "second": (d, d)}
+        self.sums = {"n": np.zeros((), dtype=np.int64), **{name: np.zeros(size) for name, size in sizes.items()}}
         self.row_bytes = 8 * (2 * d + 2)
 
     def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X = np.asarray(X, dtype=np.float64)
         tilt = np.exp(X @ self.z - 0.5 * float(self.z @ self.z)) * Y[:, 0]
+        tilt = tilt if weight is None else tilt * weight
         moved = X - self.z
-        tilt = tilt if weight is None else (tilt.T * weight).T
         self._count(len(X), weight)
         self.sums["value"] += tilt.sum()
+        self.sums["gradient"] += tilt @ moved
         self.sums["second"] += (moved * tilt[:, None]).T @ moved - tilt.sum() * np.eye(len(self.z))
 
 
@@ -79,12 +62,10 @@ def exponential_cliques(
 
     An input whose slope is less than a tenth of the largest belongs to no unit, as in the paper's search.
     """
-    z = np.full(source.n_inputs, -options.base)
-    means = reduce(source, TiltedMeans(z[None]))
-    slope, value = means.average("gradient")[0], float(means.average("value")[0])
+    means = reduce(source, TiltedMeans(np.full(source.n_inputs, -options.base)))
+    slope, value, second = means.average("gradient"), float(means.average("value")), means.average("second")
     if not value > 0.0 or not slope.max() > 0.0:
         raise UnsolvableError("Theorem 9 needs outputs with a positive mean, which grow with some input. Got none.")
-    second = reduce(source, TiltedCorrelations(z)).average("second")
     used = np.flatnonzero(slope > options.idle * slope.max())
     ratio = second[np.ix_(used, used)] / np.sqrt(np.outer(slope[used], slope[used]))
     values = np.sort(np.append(ratio[np.triu_indices(len(used), 1)], 1.0))[::-1]
@@ -117,18 +98,15 @@ class Tilt:
     steps: int = 40
 
 
-DEFAULT = Tilt()
-
-
-def exponential_units(source: Source, rng: np.random.Generator, tilt: Tilt = DEFAULT) -> BinaryUnits:
+def exponential_units(source: Source, rng: np.random.Generator) -> BinaryUnits:
     """Find the units of f = P(e^{w₁·x}, …), disjoint 0/1 weights and positive P, one by one [GP18, Theorem 9].
 
     Every step is a pass over the samples. Inputs of a unit that was found are left out of the next search, which ends
     when no gradient is left above a tenth of the first.
     """
-    d = source.n_inputs
-    start = reduce(source, TiltedMeans(np.full((1, d), -tilt.base)))
-    g0, first = float(start.average("value")[0]), start.average("gradient")[0]
+    d, tilt = source.n_inputs, Tilt()
+    start = reduce(source, TiltedMeans(np.full(d, -tilt.base)))
+    g0, first = float(start.average("value")), start.average("gradient")
     if not g0 > 0.0:
         raise UnsolvableError(f"Theorem 9 needs outputs with a positive mean. Got {g0:.3g} instead.")
     free = np.ones(d, dtype=bool)
@@ -152,7 +130,7 @@ def _simplex_maximum(
     z *= tilt.radius / z.sum()
     gradient = np.zeros(len(free))
     for step in range(tilt.steps):
-        gradient = reduce(source, TiltedMeans(z[None] - tilt.base)).average("gradient")[0]
+        gradient = reduce(source, TiltedMeans(z - tilt.base)).average("gradient")
         ascent = gradient - 2.0 * gamma * z
         size = np.abs(ascent[free]).max()
         new = z + 0.5 * tilt.radius / (1.0 + 0.2 * step) * np.where(free, ascent, 0.0) / max(size, 1e-300)

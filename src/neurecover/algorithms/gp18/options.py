@@ -105,6 +105,7 @@ class SteepOptions:
     max_inputs: int = 6  # or units: the number of starts on the sphere of their span grows exponentially
     # ε of δ′ and δ″, widest first. Their noise grows like ε^−3/2 and ε^−5/2; δ‴, ε^−7/2, sees nothing in 10⁵ rows.
     widths: tuple[tuple[float, ...], ...] = ((0.3, 0.15, 0.08), (0.3, 0.2, 0.12))
+    rows: int = 100_000  # that the search looks at
     entries: int = 10**7  # of features of order 3 that are held at once
     apart: float = 0.97  # |cos| above which two maxima are one
     near: float = 0.9  # |cos| to a maximum above which a start leads to it

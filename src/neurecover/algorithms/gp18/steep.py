@@ -74,9 +74,6 @@ def gradient_search(
     activation: str | Activation,
     n_hidden: int,
     rng: np.random.Generator,
-    *,
-    directions: int | None = None,
-    max_samples: int = 100_000,
     options: SteepOptions = STEEP,
 ) -> SteepDirections:
     """Return the n_hidden strongest local maxima of the correlation, from standard Gaussian inputs and one output."""
@@ -86,13 +83,13 @@ def gradient_search(
         raise ValueError(why)
     order = jump_order(act)
     assert order is not None
-    X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
+    X, Y = subsample(source, options.rows, int(rng.integers(2**31))).collect()
     shuffled = rng.permutation(len(X))  # the first of them are then a sample too
     inputs, Y = X[shuffled], Y[shuffled]
     basis = _units_span(inputs, Y[:, 0], options)
     X = inputs @ basis
     d = X.shape[1]
-    Z = rng.standard_normal((directions or 60 * 2**d, d))
+    Z = rng.standard_normal((60 * 2**d, d))
     Z /= np.linalg.norm(Z, axis=1, keepdims=True)
     found: list[_Maximum] = []
     for _ in range(options.rounds):
@@ -285,7 +282,7 @@ def _run(call: Call) -> Estimate:
     k = call.task.n_hidden
     assert k is not None
     act = call.task.activation
-    found = gradient_search(call.source, act, k, call.rng, options=call.options_as(SteepOptions))
+    found = gradient_search(call.source, act, k, call.rng, call.options_as(SteepOptions))
     weakest = float(np.abs(found.strength).min())
     note = f"{len(found.W)} directions of {k}, the weakest with a correlation of {weakest:.3g}."
     return Estimate(with_linear_upper(call.source, found.W, found.threshold, act), (note,), details=found)

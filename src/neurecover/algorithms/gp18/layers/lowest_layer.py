@@ -64,7 +64,6 @@ def two_steps(
     rng: np.random.Generator,
     *,
     n_hidden: int | None = None,
-    threshold: float | np.ndarray | None = None,
     path: str = "tensor",
     search: str | None = "likelihood",
     max_samples: int = 200_000,
@@ -73,8 +72,8 @@ def two_steps(
 ) -> LowestLayer:
     """Return W and t of the first layer from samples with whitened Gaussian inputs.
 
-    threshold gives known tᵢ as a start; None estimates them. search is how Step 2 looks: "likelihood", all units at
-    once; "turn" and "paper", one unit at a time by EstimateTanAlpha; None for Step 1 alone. Step 1 is one pass over all
+    search is how Step 2 looks: "likelihood", all units at
+    once; "paper", one unit at a time by RefineEstimate; None for Step 1 alone. Step 1 is one pass over all
     samples; Step 2 takes at most `max_samples` of them into memory.
     """
     act = activations.get(activation)
@@ -85,10 +84,8 @@ def two_steps(
         raise UnsolvableError("All outputs are equal, so no unit is ever seen to be active.")
     tensors, error = hermite_coefficients(source, moments.n, max(3, *PATHS[path]))
     found = directions(tensors, d, rng, n_hidden=n_hidden, standard_error=error, path=path).signed(act)
-    k = len(found.W)
-    guess = thresholds(found, act) if threshold is None else np.broadcast_to(np.asarray(threshold, float), k)
     if search is None:
-        return _first_step_only(found, guess, "Step 1 alone: units up to a small angle.")
+        return _first_step_only(found, thresholds(found, act), "Step 1 alone: units up to a small angle.")
     X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
     seen = find_activity(Y, options.activity) if act.name in ("step", "relu", "power") else None
     if seen is None:
@@ -96,13 +93,11 @@ def two_steps(
             "Step 2 needs outputs that are equal, up to a little noise, where no unit is active, as ReLU or step units "
             "give; these are not, so the units are those of Step 1."
         )
-        return _first_step_only(found, guess, note)
-    start = None if threshold is None else guess
+        return _first_step_only(found, thresholds(found, act), note)
     end = boundary(
         X,
         seen.of(Y),
         found.W,
-        start,
         rng,
         search,
         noisy=seen.noisy,

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from neurecover.algorithms.gp18.layers.tan_alpha import Search, clear_of, refine_estimate, turn_estimate
+from neurecover.algorithms.gp18.layers.tan_alpha import Search, clear_of, refine_estimate
 from neurecover.algorithms.gp18.options import DEFAULTS, LayerOptions
 from neurecover.algorithms.gp18.union.fit import UnionFit, fit_union, missed_samples
 from neurecover.algorithms.gp18.union.search import find_union
 from neurecover.data import ArraySource, split
 from neurecover.solve import Deadline
 
-SEARCHES = ("likelihood", "turn", "paper")
+SEARCHES = ("likelihood", "paper")
 NEVER = Deadline()
 
 
@@ -50,7 +50,6 @@ def boundary(
     X: np.ndarray,
     active: np.ndarray,
     W: np.ndarray,
-    threshold: np.ndarray | None,
     rng: np.random.Generator,
     search: str = "likelihood",
     *,
@@ -61,14 +60,13 @@ def boundary(
 ) -> Boundary:
     """Return the boundary from samples X (n, d) with activity (n,), starting at directions W (k, d).
 
-    search is "likelihood" for all units at once, "turn" or "paper" for one at a time. The first begins anew where it
+    search is "likelihood" for all units at once, "paper" for one at a time. The first begins anew where it
     leaves samples unexplained; noisy lets it take some labels for wrong, and counted lets it choose another number of
     units. After the deadline no unit is searched for and nothing is begun anew.
     """
     k = len(W)
-    if threshold is None:
-        # 1 − ∏Φ(tᵢ) is the share of active samples for orthogonal units with one threshold.
-        threshold = np.full(k, float(ndtri((1.0 - min(float(active.mean()), 0.999)) ** (1.0 / k))))
+    # 1 − ∏Φ(tᵢ) is the share of active samples for orthogonal units with one threshold.
+    threshold = np.full(k, float(ndtri((1.0 - min(float(active.mean()), 0.999)) ** (1.0 / k))))
     train, holdout = split(ArraySource(X, active.astype(float)), options.held_out, int(rng.integers(2**31)))
     Xt, at = train.collect()
     by: UnionFit | tuple[Search | None, ...]
@@ -76,7 +74,7 @@ def boundary(
         by = _likelihood(ArraySource(Xt, at), W, threshold, rng, noisy, counted, deadline, options)
         W, t, tan = by.W, by.threshold, by.tan_alpha
     else:
-        by = _one_at_a_time(Xt, at[:, 0] > 0.5, W, threshold, rng, search, deadline)
+        by = _one_at_a_time(Xt, at[:, 0] > 0.5, W, threshold, rng, deadline)
         W = np.array([w if s is None else s.z for w, s in zip(W, by)])
         t = np.array([ti if s is None else s.angle.threshold for ti, s in zip(threshold, by)])
         tan = np.array([np.nan if s is None else s.angle.tan for s in by])
@@ -111,10 +109,9 @@ def _one_at_a_time(
     W: np.ndarray,
     t: np.ndarray,
     rng: np.random.Generator,
-    search: str,
     deadline: Deadline,
 ) -> tuple[Search | None, ...]:
-    """Run EstimateTanAlpha's search for every unit on the samples clear of the others, twice: units help each other."""
+    """Run RefineEstimate for every unit on the samples clear of the others, twice: units help each other."""
     W, t = W.copy(), t.copy()
     best: list[Search | None] = [None] * len(W)
     for _ in range(2):
@@ -122,8 +119,7 @@ def _one_at_a_time(
             if deadline.passed:
                 return tuple(best)
             kept = clear_of(X, W, t, i)
-            Xi, ai = X[kept], active[kept]
-            found = refine_estimate(W[i], Xi, ai, rng) if search == "paper" else turn_estimate(W[i], Xi, ai)
+            found = refine_estimate(W[i], X[kept], active[kept], rng)
             if np.isfinite(found.angle.tan):
                 W[i], t[i], best[i] = found.z, found.angle.threshold, found
     return tuple(best)

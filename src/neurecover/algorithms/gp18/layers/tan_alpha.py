@@ -1,4 +1,4 @@
-"""Step 2 of [GP18, §2.2] as the paper has it: the angle to a unit from samples in slabs, and searches that reduce it.
+"""Step 2 of [GP18, §2.2] as the paper has it: the angle to a unit from samples in slabs, and a search that reduces it.
 
 For a unit w at angle α to z, and t its threshold, the unit is active in a thin slab z·x ∈ [s − ε, s] with probability
 Φ((s cos α − t) / sin α) [GP18, Lemma 4]. Let it be 0.4 at s = t₁ and 0.6 at s = t₂; then
@@ -88,13 +88,13 @@ class Search:
     """A direction z with its angle, and how many angles were estimated to find it.
 
     `doubt` is the standard error of the difference of two angles that the search compared last, over the difference
-    for which it keeps a trial: above about 1 it follows noise. It is 0 where every decrease is kept.
+    for which it keeps a trial: above about 1 it follows noise.
     """
 
     z: np.ndarray
     angle: Angle
     estimates: int
-    doubt: float = 0.0
+    doubt: float
 
 
 def estimate_tan_alpha(z: np.ndarray, X: np.ndarray, active: np.ndarray, eps: float = 0.05) -> Angle:
@@ -196,39 +196,3 @@ def _in_its_slabs(z: np.ndarray, X: np.ndarray, active: np.ndarray, angle: Angle
     """Return the angle from slabs of 2 tan α, if those hold enough samples."""
     again = angle if np.isnan(angle.tan) else estimate_tan_alpha(z, X, active, 2.0 * angle.tan)
     return angle if np.isnan(again.tan) else again
-
-
-def turn_estimate(
-    z: np.ndarray,
-    X: np.ndarray,
-    active: np.ndarray,
-    *,
-    eps: float = 0.05,
-    target: float = 0.01,
-    max_estimates: int = 30,
-) -> Search:
-    """Turn z by the estimated α towards w as long as α falls: the paper's estimate, with a direction.
-
-    In a slab the part x⊥ of x normal to z is Gaussian and the unit is active where x⊥·w⊥ is large, so that the means
-    of x⊥ over active and over idle samples differ along w⊥.
-    """
-    best = estimate_tan_alpha(z, X, active, eps)
-    estimates, share = 1, 1.0
-    while estimates < max_estimates and best.alpha > target and share > 0.1:
-        width = max(abs(best.t2 - best.t1), eps)
-        middle = 0.5 * (best.t1 + best.t2)
-        slab = np.abs(X @ z - middle) < width
-        on, off = X[slab & active], X[slab & ~active]
-        if len(on) < 2 or len(off) < 2:
-            break
-        v = on.mean(axis=0) - off.mean(axis=0)
-        v -= (v @ z) * z
-        v /= np.linalg.norm(v)
-        trial = cos(share * best.alpha) * z + sin(share * best.alpha) * v
-        angle = estimate_tan_alpha(trial, X, active, eps)
-        estimates += 1
-        if angle.alpha < best.alpha:
-            z, best, share = trial, angle, 1.0
-        else:
-            share *= 0.5
-    return Search(z, best, estimates)
