@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from neurecover.exceptions import UnsolvableError
+from neurecover.matching import compare
 from neurecover.models import DeepNetwork, Network, parameters, with_parameters
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.limits import EVERYWHERE
@@ -350,14 +351,22 @@ def test_a_unit_that_the_answers_neither_determine_nor_need_is_spare_and_no_othe
     layers[layer + 1] = [np.column_stack([A, np.zeros(len(A))]), c]
     larger = DeepNetwork([(W, b) for W, b in layers])
 
-    def spare(network: DeepNetwork, open_rows: tuple[int, ...]) -> tuple[int, int] | None:
-        polished = polish(network, X, truth(X), options, Deadline(None))
+    def spare(network: DeepNetwork, open_rows: tuple[int, ...], rounding: float = 0.0) -> tuple[int, int] | None:
+        Y = truth(X) + rounding * rng.standard_normal((len(X), 2))
+        sizes = np.full(len(X), rounding) if rounding else None
+        polished = polish(network, X, Y, options, Deadline(None), sizes, sizes is not None)
         errors = np.zeros(sum(network.n_hidden))
         errors[list(open_rows)] = np.inf
-        return find_spare_unit(polished, errors, X, truth(X), options, Deadline(None))
+        found = find_spare_unit(polished, errors, X, Y, options, Deadline(None), sizes)
+        if found is None:
+            return None
+        assert compare(found.fit.network, truth).weight_error < max(1e-9, 1e3 * rounding)
+        return found.layer, found.unit
 
     added = 4 if layer == 0 else 7
+    for rounding in (0.0, 1e-6):
+        assert spare(larger, (added,), rounding) == (layer, truth.n_hidden[layer])
+        assert spare(larger, (), rounding) is None
+        assert spare(without_unit(larger, layer, truth.n_hidden[layer]), tuple(range(7)), rounding) is None
     assert spare(larger, tuple(range(8))) == (layer, truth.n_hidden[layer])
-    assert spare(larger, ()) is None
-    assert spare(without_unit(larger, layer, truth.n_hidden[layer]), tuple(range(7))) is None
     assert spare(larger, tuple(i for i in range(8) if i != added)) is None

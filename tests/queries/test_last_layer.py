@@ -31,7 +31,8 @@ def test_the_last_layer_is_found_from_samples_on_rows_that_are_a_little_off():
         rough = (W + 1e-4 * rng.standard_normal(W.shape), b + 1e-4 * rng.standard_normal(b.shape))
         known = KnownLayers(8, (rough,), options=DeepOptions(), errors=np.full(7, 3e-4))
         found = find_last_layer(known, Answers(box, rng), rng, Deadline(None))
-        solved += found is not None and len(found[0]) == 6 and nr.compare(found[1], network).weight_error < 1e-2
+        right = found is not None and found.complete and len(found.units) == 6
+        solved += right and nr.compare(found.network, network).weight_error < 1e-2
         assert box.queries < 3_000
     assert solved >= 3
 

@@ -20,7 +20,7 @@ from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import answer_sizes
 from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
-from neurecover.queries.deep.fits.spare import find_spare_unit, without_unit
+from neurecover.queries.deep.fits.spare import drop_doubtful_units
 from neurecover.queries.deep.layers import (
     EmptyLayerError,
     NarrowSpanError,
@@ -161,7 +161,7 @@ def _try_repeatedly(
         raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
     inner = _reduce(box, span)
     best: _Found | None = None
-    failure, barren, reached = "", 0, Reached()
+    failure, barren, narrowed, reached = "", 0, 0, Reached()
     for attempt in range(options.attempts):
         if inner is not box and attempt:
             # A unit that the first gradients missed spoils everything after it.
@@ -170,7 +170,7 @@ def _try_repeatedly(
             inner = inner if span.rank == inner.n_inputs else _reduce(box, span)
         try:
             narrow = inner is not box and box.coarse
-            eager = replace(plan, patience=plan.patience * (attempt + 1), independent=narrow)
+            eager = replace(plan, patience=plan.patience * (attempt + 1 - narrowed), independent=narrow)
             solution = solve_layers(inner, eager, rng, deadline, tell)
             found = _finish(box, inner, solution, span, rng, deadline)
         except OtherUnitsError:
@@ -181,6 +181,7 @@ def _try_repeatedly(
             reached = lifted if lifted.rank > reached.rank else reached
             tell("attempts that failed", attempt + 1.0)
             barren += isinstance(error, EmptyLayerError)
+            narrowed += isinstance(error, NarrowSpanError)  # too few directions, not too few lines
             if isinstance(error, NarrowSpanError) and box.n_inputs <= options.whole:
                 inner = box
             bounded = diagnose_bounded(box, rng) if attempt == 1 else None
@@ -284,19 +285,13 @@ def _polish_at(
     """
     options = box.options.deep
     n = int(per_weight * network.n_parameters / box.n_outputs) + 50
-    X = box.round_queries(choose_polishing_points(network, anchors, n, rng, box.limits, options))
+    first = measured[: network.n_hidden[0]]
+    X = box.round_queries(choose_polishing_points(network, anchors, n, rng, box.limits, options, first))
     Y = box(X)
-    polished = polish(network, X, Y, options, deadline, box.noise(X, Y) if box.coarse else None, box.coarse)
-    errors = polished.errors(network, measured, options, rng, deadline)
-    spare = None if box.coarse else find_spare_unit(polished, errors, X, Y, options, deadline)
-    if spare is None:
-        return polished.network, errors, X, Y
-    layer, unit = spare
-    measured = np.delete(measured, sum(network.n_hidden[:layer]) + unit)
-    # Units that are always active have no boundary, and come last.
-    anchors = tuple(own[np.arange(len(own)) != unit] if i == layer else own for i, own in enumerate(anchors))
-    network = without_unit(polished.network, layer, unit)
-    return _polish_at(box, network, anchors, measured, per_weight, rng, deadline)
+    sizes = box.noise(X, Y) if box.coarse else None
+    polished = polish(network, X, Y, options, deadline, sizes, box.coarse)
+    found = drop_doubtful_units(polished, network, measured, X, Y, options, rng, deadline, sizes)
+    return found.fit.network, found.errors, X, Y
 
 
 def measure_residual(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.exceptions import UnsolvableError
+from neurecover.models import DeepNetwork
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.deep.bends import find_straight_units, is_straight
 from neurecover.queries.deep.cells import KnownLayers
@@ -233,35 +234,34 @@ def _search_layer(
     level = replace(level, stale=0, closed=False)
     fit, tried = Fit(), -1
     if box.coarse and number > 1 and not level.n_units and plan.may_be_last(number):
-        found = _find_last_layer(level, answers, want, rng, deadline)
-        if found is not None:
-            return found
+        stage = _sample_last_layer(level, answers, want, rng, deadline)
+        if stage.output is not None:
+            return stage
+        level = stage.level
     sparing = want is None and not last and box.crowding < options.roomy
     while level.stale < plan.patience * (1 if sparing else options.lines_again):
-        if deadline.passed:
-            raise UnsolvableError(
-                f"Time ran out in hidden layer {number}, with {level.n_units} of its units found: give a larger "
-                "time_budget."
-            )
+        _require_time(level, number, deadline)
         level = _close_below(search_line(box, level, rng, None if fit.ends else want, fit.ends))
         if level.missing is not None:
             return Stage(level, None)
+        if box.coarse and level.stale == needed and not fit.ends:
+            # A row that is off lets no unit be moved by itself, and would keep lines coming for nothing.
+            level = _drop_worst(box, refine_rows(box, level, rng))
         if plan.independent and number == 1 and level.n_units > box.n_inputs:
             raise NarrowSpanError(f"The gradients span {box.n_inputs} directions, too few for {level.n_units} units.")
         if plan.may_be_last(number) and level.known.unsigned is None and (_n_weights(level) > tried or fit.ends):
             fit = fit_on_top(level, answers, rng, fit if _n_weights(level) == tried else Fit(), deadline)
             tried = _n_weights(level)
             if fit.faint is not None:
-                larger, network = add_unit(level, fit.faint.unit), fit.faint.network
+                larger = add_unit(level, fit.faint.unit)
                 if larger.n_units > level.n_units and fit.faint.complete:
-                    rest = np.zeros((level.known.n_features - 1, network.n_outputs))
-                    return Stage(larger, Output(network, 0.0, 0, rest, network))
+                    return _of_samples(larger, fit.faint.network)
                 level = larger
             if fit.output is not None and fit.ends is None:
                 return _complete(box, level, answers, fit.output, rng)
         if fit.ends is not None or level.known.unsigned is not None or last:
             continue
-        if level.n_units == want or (want is None and level.stale >= needed and _is_consistent(box, level, rng)):
+        if level.n_units == want or (want is None and _is_consistent(box, level, needed, rng)):
             return Stage(level, None)
     if fit.output is not None and fit.exact:
         return Stage(level, fit.output)
@@ -271,16 +271,34 @@ def _search_layer(
     return Stage(level, None)
 
 
-def _find_last_layer(
+def _sample_last_layer(
     level: Level, answers: Answers, want: int | None, rng: np.random.Generator, deadline: Deadline
-) -> Stage | None:
-    """Return the level with the units of the last hidden layer, found from samples, and the whole network, or None."""
+) -> Stage:
+    """Return the level with the units of the last hidden layer that samples show, and the whole network if these are
+    all.
+    """
     found = find_last_layer(level.known, answers, rng, deadline) if level.known.unsigned is None else None
-    if found is None or want not in (None, len(found[0])):
-        return None
-    units, network = found
-    rest = np.zeros((level.known.n_features - 1, network.n_outputs))
-    return Stage(replace(level, units=units), Output(network, 0.0, 0, rest, network))
+    if found is None or (found.complete and want not in (None, len(found.units))):
+        return Stage(level, None)
+    if found.complete:
+        return _of_samples(replace(level, units=found.units), found.network)
+    for unit in found.units:
+        level = add_unit(level, unit)
+    return Stage(level, None)
+
+
+def _require_time(level: Level, number: int, deadline: Deadline) -> None:
+    """Raise UnsolvableError if time has run out."""
+    if deadline.passed:
+        raise UnsolvableError(
+            f"Time ran out in hidden layer {number}, with {level.n_units} of its units found: give a larger "
+            "time_budget."
+        )
+
+
+def _of_samples(level: Level, network: DeepNetwork) -> Stage:
+    """Return the last level with the whole network, which reproduces all answers."""
+    return Stage(level, Output(network, 0.0, 0, np.zeros((level.known.n_features - 1, network.n_outputs)), network))
 
 
 def _complete(box: Box, level: Level, answers: Answers, output: Output, rng: np.random.Generator) -> Stage:
@@ -313,9 +331,12 @@ def _close_below(level: Level) -> Level:
     return replace(level, known=known, units=units)
 
 
-def _is_consistent(box: Box, level: Level, rng: np.random.Generator) -> bool:
-    """Return whether every unit can be moved by itself and is inactive on one side: then no unit is missing."""
-    if not 0 < level.n_units <= box.n_inputs:
+def _is_consistent(box: Box, level: Level, needed: int, rng: np.random.Generator) -> bool:
+    """Return whether every unit can be moved by itself and is inactive on one side: then no unit is missing.
+
+    It is not asked before as many lines as `needed` have brought no new unit.
+    """
+    if level.stale < needed or not 0 < level.n_units <= box.n_inputs:
         return False
     return find_signs_by_moving(box, level.known, level.theta, level.points, rng).unanimous
 

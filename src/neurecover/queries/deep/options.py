@@ -96,6 +96,8 @@ class DeepOptions:
     meeting_halvings: int = 40  # of the path between them
     candidates: int = 400  # random points on either side of a boundary
     condition: float = 1e6  # of W beyond which W⁻¹ spoils the digits of chosen points
+    sharp: float = 1e-5  # relative error that the values chosen for points may have from the errors of their rows
+    ridge_of_points: float = 0.1  # of the largest singular value of W: the points then are as far as the others
     ascent_starts: int = 200  # for points where two units are active
     ascent_reach: float = 5.0  # times the usual distance of such points: beyond, a bias no longer shows
     ascent_clear: float = 1e-4  # of the point's size that both values must reach
@@ -174,13 +176,17 @@ class DeepOptions:
     forgiven_most: float = 1e3  # roundings of these: a missing unit leaves more
     upper_answers: int = 8  # coarse answers per weight with which a last hidden layer is looked for
     upper_least: int = 1_000  # in all
+    upper_wrong: float = 0.05  # of the answers that may be wrong where a rare unit is missing: other layers fit none
     upper_steps: int = 1_500  # of that search: 32 units take about a thousand, twenty seconds
     faint_within: float = 300.0  # roundings of a network's residual in which one more unit is looked for
     faint_parts: tuple[int, ...] = (3, 6, 12)  # of the answers with which that search begins
     faint_steps: int = 60  # of its regression
+    around: tuple[float, ...] = (0.03, 0.1, 0.3)  # of a point: how far around it others are asked, and beyond it
+    around_rounds: int = 3  # of such answers: about half of those of a round show what is looked for
     faint_rounds: int = 2  # of answers beside its boundary, which moves with them
     spare_rounds: int = 4  # of leaving out always-active units
     spare_steps: int = 15  # of the fit without them
+    spare_sigmas: float = 6.0  # by which the squares may rise without a unit: rounding is not normal
     spare_rank: float = 0.02  # of the largest singular value of what they add: rows off by more are found again
     damping: float = 1e-6  # first relative damping of a fit to coarse answers
     ridge_coarse: float = 1e-12  # its least

@@ -2,7 +2,8 @@
 
 Gaussian points at several distances reach most cells. Few of them lie where nearly all units of a layer are active or
 nearly all are inactive; if the first layer's W is square, such cells are reached by x = W⁻¹(z − b) with z of chosen
-signs.
+signs. If W is nearly singular such points are far, where neither z nor an answer keeps its digits: a ridge, larger for
+rows known less well, keeps them near.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ def draw_points(known: KnownLayers, n: int, rng: np.random.Generator) -> np.ndar
     X = rng.standard_normal((n, known.n_inputs)) * rng.choice([0.4, 1.0, 3.0], (n, 1))
     if known.layers:
         W, b = known.layers[0]
-        if W.shape[0] == W.shape[1] and np.linalg.cond(W) < options.condition:
+        if W.shape[0] == W.shape[1]:
             chosen = np.flatnonzero(rng.random(n) < 0.5)
             Z = np.abs(rng.standard_normal((len(chosen), len(b)))) * rng.choice([0.5, 2.0, 6.0], (len(chosen), 1))
             off = rng.random(Z.shape) < rng.uniform(0.0, 0.9, (len(chosen), 1))
-            X[chosen] = np.linalg.solve(W, (np.where(off, -Z, Z) - b).T).T
+            U, s, Vt = np.linalg.svd(W)
+            ridge = s[0] * min(max(known.error / options.sharp, 1.0 / options.condition), options.ridge_of_points)
+            X[chosen] = ((np.where(off, -Z, Z) - b) @ U * (s / (s**2 + ridge**2))) @ Vt
     return known.limits.pull_inside(X)
 
 

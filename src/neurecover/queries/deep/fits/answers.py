@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from neurecover.queries.box.black_box import Box
@@ -40,6 +42,22 @@ class Answers:
             missing = n - min(int(np.count_nonzero(side)), int(np.count_nonzero(~side)))
             if missing > 0:
                 self._add(find_points_beside(known, unit.theta, missing, self._rng, unit.point))
+
+    def ensure_around(self, n: int, known: KnownLayers, wrong: Callable[[], np.ndarray]) -> None:
+        """Query points around the few answers that are `wrong` (m,) until there are n of them, or after a few rounds.
+
+        A unit that is on in a small part of the inputs is on around any of its points, and mostly beyond them.
+        """
+        options = self.box.options.deep
+        for _ in range(options.around_rounds):
+            at = self.X[wrong()]
+            if not 0 < len(at) < n:
+                return
+            at = at[self._rng.integers(len(at), size=2 * (n - len(at)))]
+            spread = self._rng.choice(options.around, (len(at), 1)) * np.linalg.norm(at, axis=1, keepdims=True)
+            longer = 1.0 + spread / np.linalg.norm(at, axis=1, keepdims=True)
+            at = longer * at + spread / np.sqrt(at.shape[1]) * self._rng.standard_normal(at.shape)
+            self._add(known.limits.pull_inside(at))
 
     def _add(self, X: np.ndarray) -> None:
         X = self.box.round_queries(X)

@@ -142,13 +142,18 @@ def add_faint_unit(network: DeepNetwork, n_units: int, answers: Answers, deadlin
     are solved for again. A unit counts as found if at least twice as many answers as it has weights are reproduced only
     with it, which chance does not achieve.
     """
-    options, X, Y = answers.box.options.deep, answers.X, answers.Y
-    off = np.abs(network(X) - Y).max(axis=1) / answers.noise
+    options = answers.box.options.deep
+    off = np.abs(network(answers.X) - answers.Y).max(axis=1) / answers.noise
     if np.median(off) > options.faint_within:
         return None
     *below, (W, b), _ = network.layers
     known = KnownLayers(network.n_inputs, tuple(below), limits=answers.box.limits, options=options)
     rows = np.column_stack([W, b])[:n_units]
+    # As many answers as tell a unit from chance, and a few on either side of its boundary.
+    answers.ensure_around(
+        3 * rows.shape[1], known, lambda: find_failures(network, answers.X, answers.Y, answers.allowed)
+    )
+    X, Y = answers.X, answers.Y
     wrong = int(np.count_nonzero(find_failures(network, X, Y, answers.allowed)))
     for count in (wrong, *(len(X) // part for part in options.faint_parts)):
         unit = find_faint_unit(network, answers, count, options)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.models import DeepNetwork
+from neurecover.models.signs import nearest_subsets
 from neurecover.queries.deep.cells import KnownLayers
 
 
@@ -146,30 +147,10 @@ def _solve_signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarra
     terms = 0.5 * W[:, :, None] * a[:, None, :]
     if np.count_nonzero(sure) * beta.shape[1] < k:
         sure = np.ones_like(sure)
-    solution = np.linalg.lstsq(terms[:, sure].reshape(k, beta[sure].size).T, beta[sure].ravel(), rcond=None)[0]
-    signs = _improve_signs(
-        terms[:, sure].reshape(k, beta[sure].size), beta[sure].ravel(), np.where(solution > 0.0, 1.0, -1.0)
-    )
+    columns, target = terms[:, sure].reshape(k, beta[sure].size).T, beta[sure].ravel()
+    # s_j = 2 t_j − 1 for bits t_j.
+    signs = 2.0 * nearest_subsets(2.0 * columns, target + columns.sum(axis=1), 1)[0] - 1.0
     return signs, beta - np.einsum("j,jip->ip", signs, terms)
-
-
-def _improve_signs(terms: np.ndarray, beta: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    """Return signs s (k,) for which flipping one or two does not reduce ‖β − Σ s_j t_j‖².
-
-    The rounded solution of the linear system may be wrong where that is nearly singular.
-    """
-    gram = terms @ terms.T
-    for _ in range(4 * len(terms)):  # a turn each, and some taken back
-        # Changing s_j adds 2 s_j t_j to what is left of β.
-        one = 4.0 * (signs * (terms @ (beta - signs @ terms)) + np.diag(gram))
-        two = one[:, None] + one + 8.0 * (signs[:, None] * signs) * gram
-        np.fill_diagonal(two, one)
-        i, j = np.unravel_index(int(np.argmin(two)), two.shape)
-        if two[i, j] >= -1e-9 * float(beta @ beta):
-            break
-        signs = signs.copy()
-        signs[[i, j]] = -signs[[i, j]]
-    return signs
 
 
 def _add_linear_part(bare: DeepNetwork, rest: np.ndarray, residual: float, least: float) -> Output:

@@ -215,14 +215,17 @@ def choose_polishing_points(
     rng: np.random.Generator,
     limits: Limits,
     options: DeepOptions,
+    errors: np.ndarray | None = None,
 ) -> np.ndarray:
     """Choose at least n points (·, d) so that every unit is active, and inactive, at more points than it has weights.
 
     anchors are points (k_l, d) on the units' boundaries, layer by layer. Random points come first. For a unit that is
     hardly ever active, or inactive, points beside its boundary are added; for one that is hardly ever active, or
-    inactive, while a unit below is active, points where both are.
+    inactive, while a unit below is active, points where both are. `errors` are those of the first rows.
     """
-    X = draw_points(KnownLayers(network.n_inputs, network.layers[:1], limits=limits, options=options), n, rng)
+    errors = np.zeros(0) if errors is None else errors
+    first = KnownLayers(network.n_inputs, network.layers[:1], limits=limits, options=options, errors=errors)
+    X = draw_points(first, n, rng)
     for number, points in enumerate(anchors):
         known = KnownLayers(network.n_inputs, network.layers[:number], limits=limits, options=options)
         theta = np.column_stack(network.layers[number])

@@ -9,6 +9,7 @@ may prove unnecessary.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -50,24 +51,85 @@ def drop_spare_units(network: DeepNetwork, answers: Answers, deadline: Deadline)
     return network
 
 
-def find_spare_unit(
-    polished: Polished, errors: np.ndarray, X: np.ndarray, Y: np.ndarray, options: DeepOptions, deadline: Deadline
-) -> tuple[int, int] | None:
-    """Return the layer and number of a unit without which exact answers are fitted as well, or None.
+@dataclass(frozen=True, eq=False)
+class Without:
+    """The fit without one unit: that of `row` among all hidden rows, number `unit` of hidden `layer`, from 0."""
 
-    Such a unit comes from a boundary of a deeper layer, or from one that rounding feigned: no error of its row is
-    known, and none of the rows above, which have a weight for it. The lowest are tried first. Rounding is another in
-    another sum, and ten times the squares are as good.
+    row: int
+    layer: int
+    unit: int
+    fit: Polished
+
+
+@dataclass(frozen=True, eq=False)
+class Spared:
+    """A fit without the units that the answers neither determine nor need, and the expected errors of its rows."""
+
+    fit: Polished
+    errors: np.ndarray
+
+
+def drop_doubtful_units(
+    polished: Polished,
+    before: DeepNetwork,
+    measured: np.ndarray,
+    X: np.ndarray,
+    Y: np.ndarray,
+    options: DeepOptions,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    sizes: np.ndarray | None = None,
+    lowest: int = 0,
+) -> Spared:
+    """Remove units of the layers from `lowest` up that the answers neither determine nor need, one after the other.
+
+    Such a unit comes from a boundary of a deeper layer, or from one that rounding feigned: the error of its row is
+    unknown or large, and so are those of the rows above, which have a weight for it. The fit began at `before`, with
+    the errors `measured` of its rows, and divides residuals by `sizes` if answers are coarse.
+    """
+    while True:
+        errors = polished.errors(before, measured, options, rng, deadline)
+        found = find_spare_unit(polished, errors, X, Y, options, deadline, sizes, lowest)
+        if found is None:
+            return Spared(polished, errors)
+        before, measured = without_unit(before, found.layer, found.unit), np.delete(measured, found.row)
+        polished = found.fit
+
+
+def find_spare_unit(
+    polished: Polished,
+    errors: np.ndarray,
+    X: np.ndarray,
+    Y: np.ndarray,
+    options: DeepOptions,
+    deadline: Deadline,
+    sizes: np.ndarray | None = None,
+    lowest: int = 0,
+) -> Without | None:
+    """Return the fit without a unit that the answers neither determine nor need; None if there is none.
+
+    Rounding of exact answers is another in another sum, and ten times the squares are as good; the lowest rows are
+    tried first. For coarse answers q weights that mean nothing take off Σr² about q variances, with a standard
+    deviation of √(2q); the least determined rows are tried first.
     """
     network, first = polished.network, np.cumsum([0, *polished.network.n_hidden])
-    as_good = 10.0 * polished.loss + Y.size * float(np.finfo(float).eps) ** 2
-    for row in np.flatnonzero(~np.isfinite(errors)):
+    doubtful = np.flatnonzero(~(errors < (np.inf if sizes is None else options.faint)))
+    if sizes is not None:
+        doubtful = doubtful[np.argsort(-errors[doubtful], kind="stable")]
+    variance = polished.loss / max(Y.size - network.n_parameters, 1)
+    for row in doubtful[doubtful >= first[lowest]]:
         layer = int(np.searchsorted(first, row, side="right")) - 1
         unit = int(row - first[layer])
-        if network.n_hidden[layer] > 1 and not deadline.passed:
-            trial = polish(without_unit(network, layer, unit), X, Y, options, deadline)
-            if trial.loss <= as_good:
-                return layer, unit
+        if network.n_hidden[layer] == 1 or deadline.passed:
+            continue
+        fewer = without_unit(network, layer, unit)
+        trial = polish(fewer, X, Y, options, deadline, sizes, sizes is not None)
+        weights = network.n_parameters - fewer.n_parameters
+        as_good = 10.0 * polished.loss + Y.size * float(np.finfo(float).eps) ** 2
+        if sizes is not None:
+            as_good = polished.loss + variance * (weights + options.spare_sigmas * np.sqrt(2.0 * weights))
+        if trial.loss <= as_good:
+            return Without(int(row), layer, unit, trial)
     return None
 
 

@@ -8,18 +8,19 @@ answers then removes it. If the rest has more layers, no such network reproduces
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from neurecover import activations
-from neurecover.data import ArraySource
+from neurecover.data import ArraySource, Whitening, unwhiten
 from neurecover.models import DeepNetwork, Network
 from neurecover.queries.deep.boundaries.boundary import Boundary, triangle
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.answers import Answers
 from neurecover.queries.deep.fits.fitting import add_faint_unit, polish_on_most
-from neurecover.queries.deep.fits.output import find_failures
-from neurecover.queries.deep.fits.polish import Polished, polish
-from neurecover.queries.deep.fits.spare import are_forgiven, drop_spare_units, without_unit
+from neurecover.queries.deep.fits.polish import polish
+from neurecover.queries.deep.fits.spare import drop_doubtful_units, drop_spare_units
 from neurecover.queries.deep.options import DeepOptions
 from neurecover.queries.deep.units import Unit
 from neurecover.search import Task
@@ -27,12 +28,22 @@ from neurecover.search.network import search_network
 from neurecover.solve.deadline import Deadline
 
 
+@dataclass(frozen=True, eq=False)
+class LastLayer:
+    """The units of a last hidden layer and the network with them; `complete` if it reproduces all answers."""
+
+    units: tuple[Unit, ...]
+    network: DeepNetwork
+    complete: bool
+
+
 def find_last_layer(
     known: KnownLayers, answers: Answers, rng: np.random.Generator, deadline: Deadline
-) -> tuple[tuple[Unit, ...], DeepNetwork] | None:
-    """Return the units of a last hidden layer and the network with them, if it reproduces all answers; else None.
+) -> LastLayer | None:
+    """Return the last hidden layer if a network with it reproduces nearly all answers, else None.
 
-    About as many units are expected as the highest known layer has.
+    About as many units are expected as the highest known layer has. A unit that hardly any answer shows may be missing,
+    or stand among those that are always active, which are left out then.
     """
     box = answers.box
     options, p = box.options.deep, box.n_outputs
@@ -47,13 +58,30 @@ def find_last_layer(
     if wrong.any():
         # The search takes a unit that adds less than the known rows are off by for noise.
         larger = add_faint_unit(network, network.n_hidden[-1], answers, deadline)
-        if larger is None or not larger.complete:
-            return None
-        network = larger.network
+        network, complete = (network, False) if larger is None else (larger.network, larger.complete)
+        if not complete:
+            few = np.count_nonzero(wrong) <= options.upper_wrong * len(wrong)
+            units = _units(network, answers, options)
+            return LastLayer(_without_affine_part(units, network, answers), network, False) if few else None
     fitted = polish(network, answers.X, answers.Y, options, deadline, answers.noise, True)
-    fitted = _drop_doubtful(fitted, answers, rng, deadline)
+    unknown, X, Y = np.zeros(sum(network.n_hidden)), answers.X, answers.Y
+    lowest = network.depth - 1
+    fitted = drop_doubtful_units(fitted, network, unknown, X, Y, options, rng, deadline, answers.noise, lowest).fit
     network = drop_spare_units(fitted.network, answers, deadline)
-    return _units(network, answers, options), network
+    return LastLayer(_units(network, answers, options), network, True)
+
+
+def _without_affine_part(units: tuple[Unit, ...], network: DeepNetwork, answers: Answers) -> tuple[Unit, ...]:
+    """Return the units without those that stand for an affine part: always active, or two that are each other's
+    opposite.
+    """
+    rows = np.column_stack(network.layers[-2])
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    on = network.hidden(answers.X)[-1] > 0.0
+    opposite = np.linalg.norm(rows[:, None] + rows, axis=2) < answers.box.options.deep.alike_coarse
+    return tuple(
+        unit for unit, side, others in zip(units, on.T, opposite) if side.any() and not side.all() and not others.any()
+    )
 
 
 def _search(known: KnownLayers, answers: Answers, rng: np.random.Generator, deadline: Deadline) -> DeepNetwork | None:
@@ -63,37 +91,17 @@ def _search(known: KnownLayers, answers: Answers, rng: np.random.Generator, dead
     # A value is off by the error of its row, and an answer by about that times the length of a gradient.
     off = known.error * (1.0 + np.linalg.norm(answers.X, axis=1)) * box.growth
     sizes = np.hypot(answers.noise, off)
-    level = float(np.mean(sizes**2) / np.mean(Y**2))
-    task = Task(activations.get("relu"), H.shape[1], box.n_outputs, len(H), True, None, level)
-    source = ArraySource(H, Y, weight=float(np.mean(sizes**2)) / sizes**2)
+    share = sizes**-2.0 / np.sum(sizes**-2.0)
+    mean = share @ H
+    whitening = Whitening.of(mean, (H - mean).T @ (share[:, None] * (H - mean)))
+    level = float(1.0 / np.mean((Y / sizes[:, None]) ** 2))
+    task = Task(activations.get("relu"), whitening.rank, box.n_outputs, len(H), True, None, level)
+    source = ArraySource(whitening.inputs(H), Y, weight=len(H) * share)
     found = search_network(source, task, rng, deadline.within_steps(options.upper_steps))
-    if found.sign_choices != 1 or not isinstance(found.network, Network) or not found.network.n_hidden:
+    if found.sign_choices > 1 or not isinstance(found.network, Network) or not found.network.n_hidden:
         return None
-    return DeepNetwork([*known.layers, (found.network.W, found.network.b), (found.network.A, found.network.c)])
-
-
-def _fits(network: DeepNetwork, answers: Answers) -> bool:
-    """Return whether the network reproduces all answers except those next to kinks."""
-    return are_forgiven(network, answers, find_failures(network, answers.X, answers.Y, answers.allowed))
-
-
-def _drop_doubtful(fitted: Polished, answers: Answers, rng: np.random.Generator, deadline: Deadline) -> Polished:
-    """Remove units that the answers hardly determine and do not require, the least determined first."""
-    options = answers.box.options.deep
-    for _ in range(fitted.network.n_hidden[-1] - 1):
-        network = fitted.network
-        errors = fitted.errors(network, np.zeros(sum(network.n_hidden)), options, rng, deadline)[
-            -network.n_hidden[-1] :
-        ]
-        worst = int(errors.argmax())
-        if errors[worst] < options.faint:
-            break
-        fewer = without_unit(network, network.depth - 1, worst)
-        trial = polish(fewer, answers.X, answers.Y, options, deadline, answers.noise, True)
-        if not _fits(trial.network, answers):
-            break
-        fitted = trial
-    return fitted
+    upper = unwhiten(found.network, whitening)
+    return DeepNetwork([*known.layers, (upper.W, upper.b), (upper.A, upper.c)])
 
 
 def _units(network: DeepNetwork, answers: Answers, options: DeepOptions) -> tuple[Unit, ...]:
