@@ -38,7 +38,9 @@ def segmented(
         list[Path],
         typer.Argument(help="A .csv, .tsv, .parquet, .npz or .npy file, or -, standard input."),
     ],
-    x: Annotated[str | None, typer.Option("--x", "--inputs", help="The input's column; several with commas.")] = None,
+    x: Annotated[
+        str | None, typer.Option("--x", "--inputs", help="The column of the input, or several: x1,x2.")
+    ] = None,
     y: Annotated[
         str | None, typer.Option("--y", "--outputs", help="The output's column, if it is not named y.")
     ] = None,
