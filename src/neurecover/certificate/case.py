@@ -492,6 +492,11 @@ class Case:
         )
 
     @property
+    def mean_z(self) -> np.ndarray:
+        """The mean residual divided by its standard error, (p,)."""
+        return self.serial.mean_z()
+
+    @property
     def visible(self) -> Visible:
         """The smallest further unit that would have been noticed on these samples."""
         serial = self.serial if self.noisy else None

@@ -84,7 +84,7 @@ def offset(case: Case) -> Check | None:
     """If biases are fixed at zero, check that the residual has mean zero. Shares the name `structure`."""
     if case.bias:
         return None
-    z, limit = case.serial.mean_z(), case.options.significance
+    z, limit = case.mean_z, case.options.significance
     p_value = min(1.0, len(z) * float(erfc(np.abs(z).max(initial=0.0) / np.sqrt(2.0))))
     sentence = f"{NO_BIASES}, the residual has mean zero (p = {p_value:.2g})."
     if p_value < limit:
