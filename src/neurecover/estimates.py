@@ -108,7 +108,7 @@ class Estimate:
 def from_record(
     record: dict[str, Any] | None, arrays: dict[str, np.ndarray], path: str | Path, activation: Activation | None
 ) -> Estimate | None:
-    """Read an estimate from what a file of a recovery holds of it; None if there was none."""
+    """Read the estimate that was saved with a recovery; None if there was none."""
     if record is None:
         return None
     stored = with_prefix(arrays, "estimate_")

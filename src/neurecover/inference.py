@@ -92,7 +92,7 @@ def covariance_root(certificate: Certificate) -> np.ndarray:
 
 
 def freedom_of(certificate: Certificate) -> np.ndarray:
-    """Return the degrees of freedom of every standard error, (P,), or (1,) infinite ones where they are not stated."""
+    """Return the degrees of freedom of every standard error, (P,); one infinite number if they are unknown."""
     arrays = certificate.freedom
     return np.array([np.inf]) if arrays is None else np.concatenate([array.ravel() for array in arrays.values()])
 

@@ -183,6 +183,9 @@ class Recovery(Generic[M_co]):
     def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
         """Return intervals that hold the outputs of further samples, noise included.
 
+        The noise of an output is taken as Gaussian and equal at all inputs; if it is not, the level holds on average
+        over inputs like those given, and only roughly.
+
         Parameters
         ----------
         X : array_like of shape (n, d)
@@ -433,7 +436,7 @@ class Recovery(Generic[M_co]):
             arrays |= {f"excerpt_{name}": value for name, value in self.excerpt.to_arrays().items()}
         if self.queried is not None:
             arrays |= {f"queried_{name}": value for name, value in self.queried.to_arrays().items()}
-        write_npz(path, arrays | {"recovery": np.array(json.dumps(_plain(record)))})
+        write_npz(path, arrays | {"recovery": np.array(json.dumps(record, default=np.generic.item))})
 
     @classmethod
     def load(cls, path: str | Path, activation: Activation | None = None) -> Recovery[Model]:
@@ -493,12 +496,3 @@ class Recovery(Generic[M_co]):
             )
         except (KeyError, TypeError, json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"{path} holds a recovery that this release cannot read ({error}).") from None
-
-
-def _plain(value: Any) -> Any:
-    """Convert numpy's numbers to Python's, which JSON can write."""
-    if isinstance(value, dict):
-        return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return value.item() if isinstance(value, np.generic) else value

@@ -201,7 +201,9 @@ def test_a_full_disk_leaves_the_old_record_whole(tmp_path: Path) -> None:
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limit[1]))  # the system refuses to write more, as on a full disk
     try:
-        with pytest.raises(OSError, match=r"cannot be written \(.*\): make room there; what was recorded before"):
+        with pytest.raises(
+            OSError, match=r"cannot be written \(.*\). Make room there and repeat the call: it continues"
+        ):
             records.keep("sums", {"a": np.arange(10_000.0)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)

@@ -221,7 +221,7 @@ def test_modules_are_followed_step_by_step() -> None:
     [
         (Skipping(), "takes other values as well|no network has"),
         (TwoBranches(), "no network has"),
-        (IntoHidden(), "expected x to skip to the outputs alone"),
+        (IntoHidden(), "expected a skip connection that leads x straight to the outputs"),
         (nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2), nn.Sigmoid()), "Got relu and then sigmoid"),
         (nn.Sequential(nn.Conv1d(1, 2, 3)), "Got Conv1d"),
         (nn.Sequential(nn.ReLU(), nn.Linear(4, 5)), "expected a linear layer first"),

@@ -206,8 +206,7 @@ class Case:
     @property
     def precision(self) -> OutputPrecision:
         """The digits of the outputs."""
-        known = self.evidence.precision
-        return self.sums.precision if known is None else known
+        return self.evidence.precision or self.sums.precision
 
     # The information matrix of the samples, and values derived from it.
 
@@ -316,10 +315,9 @@ class Case:
         normal = self.normal
         if not isinstance(normal, Composite):
             return hidden_names(normal)
-        above = (
-            tuple(f"upper_{name}" for name in hidden_names(normal.upper)) if isinstance(normal.upper, Layered) else ()
-        )
-        return ("W", "threshold", *above, *(("coefficients",) if isinstance(normal.upper, Polynomial) else ()))
+        upper = normal.upper
+        above = tuple(f"upper_{name}" for name in hidden_names(upper)) if isinstance(upper, Layered) else ()
+        return ("W", "threshold", *above, *(("coefficients",) if isinstance(upper, Polynomial) else ()))
 
     @cached_property
     def unseen_terms(self) -> dict[str, int] | None:
@@ -457,9 +455,7 @@ class Case:
 
     @cached_property
     def bends(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Σ (A_j z_j)²/σ² on the side of every kink of the last layer where it is smaller, and the units' numbers of
-        weights.
-        """
+        """Σ (A_j z_j)²/σ² on the weaker side of every kink of the last layer, and the units' numbers of weights."""
         white, bent = self.white, self.sides.bent
         if isinstance(white, Composite) or bent is None:
             return None

@@ -36,9 +36,9 @@ def verify(
 ) -> None:
     """Show how well a network predicts samples.
 
-    Exit status: 0 if the residual of every output is at the level of rounding, or the mean squared error is at most
-    three standard errors above the noise that the network's certificate states; otherwise 3 if R² is at least 0.9 for
-    every output, and 4 if it is not.
+    Exit status: 0 if the residual of every output is at the level of rounding, or its mean square at most three
+    standard errors above the noise that the network's certificate states; otherwise 3 if R² is at least 0.9 for every
+    output, and 4 if it is not.
 
     \b
     Examples:

@@ -43,7 +43,7 @@ Weight = Annotated[
     ),
 ]
 Widths = Annotated[str | None, typer.Option(help="Hidden units, or one number per layer: 20,10; found if not given.")]
-Seed = Annotated[int, typer.Option(min=0, help="Same seed, same result.")]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")]
 Activation = Annotated[str, typer.Option(help="The hidden units' function: relu, leaky_relu(0.1), tanh, softplus, …")]
 Method = Annotated[
     str,
@@ -67,18 +67,20 @@ NoBias = Annotated[bool, typer.Option("--no-bias", help="Fix all biases and the 
 Affine = Annotated[
     str,
     typer.Option(
-        help="yes, no, or auto: a linear term C x beside the hidden units, where the samples call for one.",
+        help="Add a linear term C x to the hidden units: yes, no, or auto, if the samples need one.",
         autocompletion=among(lambda: AFFINE),
     ),
 ]
 Loss = Annotated[
     str,
-    typer.Option(help="squared, or huber or tukey, which bound outliers.", autocompletion=among(lambda: LOSSES)),
+    typer.Option(
+        help="squared; huber and tukey limit the influence of outliers.", autocompletion=among(lambda: LOSSES)
+    ),
 ]
 Drop = Annotated[str | None, typer.Option(help="Columns of a table to leave out, by name: id,date.")]
 DropNa = Annotated[bool, typer.Option("--dropna", help="Leave out rows of a table that lack a value.")]
 OneHot = Annotated[
-    bool, typer.Option("--one-hot", help="Turn each column of text into one of 0 and 1 per value but the first.")
+    bool, typer.Option("--one-hot", help="Turn text into columns of 0 and 1, one per value except the first.")
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every reason and the stages of the run.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object on standard output.")]

@@ -73,7 +73,9 @@ def simulate(
 
 @app.command()
 def plan(
-    network: Annotated[Path | None, typer.Argument(help="A network like the hidden one; else give the sizes.")] = None,
+    network: Annotated[
+        Path | None, typer.Argument(help="A network like the hidden one; without it, give the sizes.")
+    ] = None,
     inputs: Annotated[int | None, typer.Option(min=1, help="Input dimensions.")] = None,
     hidden: Annotated[int | None, typer.Option(min=1, help="Hidden units.")] = None,
     outputs: Annotated[int, typer.Option(min=1, help="Outputs.")] = 1,
@@ -81,8 +83,10 @@ def plan(
     error: Annotated[float | None, typer.Option(help="The wanted error of a unit's weights, ‖ŵ − w‖.")] = None,
     distribution: Annotated[str, typer.Option(help=f"Inputs: {', '.join(NAMES)}; or student(5).")] = "gaussian",
     no_bias: NoBias = False,
-    not_told: Annotated[bool, typer.Option("--not-told", help="The number of units is to be found.")] = False,
-    method: Annotated[str | None, typer.Option(help="Plan for this method's own estimate, which is measured.")] = None,
+    not_told: Annotated[
+        bool, typer.Option("--not-told", help="Plan for a recovery that has to find the number of units.")
+    ] = False,
+    method: Annotated[str | None, typer.Option(help="Plan for this method's own estimate, by trial runs.")] = None,
     form: Annotated[str, typer.Option(help="The form of the method: best, paper or practice.")] = "best",
     seed: Seed = 0,
     json: Json = False,

@@ -38,7 +38,9 @@ def segmented(
         list[Path],
         typer.Argument(help="A .csv, .tsv, .parquet, .npz or .npy file, or -, standard input."),
     ],
-    x: Annotated[str | None, typer.Option("--x", "--inputs", help="The input's column; several with commas.")] = None,
+    x: Annotated[
+        str | None, typer.Option("--x", "--inputs", help="The column of the input, or several: x1,x2.")
+    ] = None,
     y: Annotated[
         str | None, typer.Option("--y", "--outputs", help="The output's column, if it is not named y.")
     ] = None,
@@ -53,7 +55,10 @@ def segmented(
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     intervals: Annotated[str, typer.Option(help="posterior, profile or wald.")] = "posterior",
     folds: Annotated[
-        int, typer.Option(min=0, help="Cross-validate the number of breaks in as many parts; 0 for not.")
+        int,
+        typer.Option(
+            min=0, help="Choose the number of breaks by cross-validation in so many parts; 0 for the posterior."
+        ),
     ] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network.")] = None,
     seed: Seed = 0,

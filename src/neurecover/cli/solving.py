@@ -81,7 +81,7 @@ def recover(
     samples: Samples,
     hidden: Widths = None,
     out: Out = None,
-    depth: Annotated[int, typer.Option(min=1, help="Hidden layers, if --hidden does not say it.")] = 1,
+    depth: Annotated[int, typer.Option(min=1, help="The number of hidden layers, if --hidden does not give it.")] = 1,
     inputs: Inputs = None,
     outputs: Outputs = None,
     weight: Weight = None,
@@ -160,13 +160,14 @@ def extract(
         list[str] | None, typer.Option(help="With --url: 'Name: value'; ${NAME} is taken from the environment.")
     ] = None,
     per_second: Annotated[float | None, typer.Option(help="The largest number of queries per second.")] = None,
-    in_flight: Annotated[int, typer.Option(min=1, help="With --url: calls at the same time.")] = 4,
+    in_flight: Annotated[int, typer.Option(min=1, help="With --url: how many calls are made at the same time.")] = 4,
     timeout: Annotated[float, typer.Option(help="With --url: seconds that a call may take.")] = 30.0,
     hidden: Widths = None,
     depth: Annotated[int | None, typer.Option(min=1, help="Hidden layers; found if not given.")] = None,
     budget: Annotated[int | None, typer.Option(min=1, help="The largest number of queries.")] = None,
     accuracy: Annotated[
-        float | None, typer.Option(help="Wanted error of the weights in one hidden layer; smaller takes more queries.")
+        float | None,
+        typer.Option(help="Wanted error of the weights in one hidden layer; a smaller one takes more queries."),
     ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Rows per call of the model.")] = None,
     keep: Annotated[
@@ -180,7 +181,7 @@ def extract(
     samples: Annotated[
         int | None, typer.Option(min=1, help="Recover from this many random queries, for units without kinks.")
     ] = None,
-    price: Annotated[float | None, typer.Option(help="What one query costs; the report says what all did.")] = None,
+    price: Annotated[float | None, typer.Option(help="The price of one query, for the total in the report.")] = None,
     out: Out = None,
     activation: Annotated[str, typer.Option(help="auto, or the hidden units' function: relu, tanh, …")] = "auto",
     seed: Seed = 0,

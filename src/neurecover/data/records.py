@@ -107,6 +107,6 @@ class Records:
         except OSError as error:
             beside.unlink(missing_ok=True)
             raise OSError(
-                f"The checkpoint in {self.folder} cannot be written ({error.strerror}): make room there; what was "
-                "recorded before is whole, and the same call goes on from it."
+                f"The checkpoint in {self.folder} cannot be written ({error.strerror}). Make room there and repeat "
+                "the call: it continues from what was recorded before."
             ) from None

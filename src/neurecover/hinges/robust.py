@@ -38,7 +38,7 @@ def first_curve(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def pseudo_values(y: np.ndarray, fitted: np.ndarray, n_parameters: int, loss: str) -> PseudoValues:
-    """Return the pseudo-values of a loss about fitted values, the scale by the median of |r| beyond the parameters."""
+    """Return the pseudo-values of a loss about fitted values; the scale follows from the median of |r|."""
     residual = y - fitted
     scale = scale_of(residual, n_parameters)
     if scale <= 0.0:

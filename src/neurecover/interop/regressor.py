@@ -44,7 +44,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Whether biases and offsets are free; False fixes them at zero.
 
     affine : bool or "auto", default=False
-        Whether there is a linear term C x beside the hidden units; "auto" keeps one where the samples call for it.
+        Whether there is a linear term C x beside the hidden units; "auto" keeps one if the samples call for it.
 
     depth : int, default=1
         The number of hidden layers, if `n_hidden` does not say it.

@@ -5,6 +5,7 @@ from neurecover.models.deep import DeepNetwork, network_of
 from neurecover.models.derivatives import (
     are_biases,
     free_directions,
+    free_directions_among,
     free_parameters,
     jacobian,
     parameters,
@@ -33,6 +34,7 @@ __all__ = [
     "away_from_samples",
     "check_network",
     "free_directions",
+    "free_directions_among",
     "free_parameters",
     "from_arrays",
     "jacobian",

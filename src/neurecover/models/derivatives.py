@@ -69,6 +69,12 @@ def jacobian(model: Differentiable, X: np.ndarray) -> np.ndarray:
     return _derivatives(model, X)[0]
 
 
+def free_directions_among(model: Differentiable, free: np.ndarray) -> np.ndarray:
+    """Return the free directions, (parameters, g), that move none but the `free` parameters."""
+    G = free_directions(model)
+    return G[:, ~np.any(np.delete(G, free, axis=0) != 0.0, axis=0)]
+
+
 def free_directions(model: Differentiable) -> np.ndarray:
     """Return directions of θ along which the function does not change, (parameters, g), one column per hidden unit.
 

@@ -7,9 +7,8 @@ every unit only up to the sign of (w, b). The function is a sum of units without
 
 which are p·d equations for k unknown bits. The constant c gives no equation, because c is also a parameter of the
 network. If the matrices A_j w_jᵀ are linearly independent, one least-squares solution gives the bits. If not, as for
-one output and k > d, there are three ways: the bits that the equations leave free are enumerated (up to 2^16 choices);
-the two halves of the subset sum meet in the middle (up to k = 40); or the solutions are listed in a reduced lattice
-(`subset_lattice`), which needs equations with many more digits than there are bits.
+one output and k > d, the bits that the equations leave free are enumerated (up to 2^16 choices), or the solutions are
+listed in a reduced lattice (`subset_lattice`), which needs equations with more digits than there are bits.
 
 A unit u that is on for every sample, or whose weights the samples do not determine, is entirely in the affine part, and
 M = L − m Σ_j s_j A_j w_jᵀ = Σ_u A_u w_uᵀ has low rank. With fewer units j than inputs, L x = M x for all x orthogonal
@@ -32,8 +31,6 @@ class SignOptions:
     """Limits of the search for signs."""
 
     enumerated: int = 16  # bits that the equations leave free: 65,536 choices
-    meet: int = 40  # units whose subset sums meet in the middle: two lists of a million
-    pairs: int = 2**20  # with more matches of the two halves, the tolerance is too coarse to distinguish them
     solutions: int = 32  # largest number that is returned
     ranked: int = 2**22  # numbers in memory when all choices of signs are tried for a remainder of low rank
 
@@ -112,10 +109,9 @@ def find_subsets(
     if k - rank <= DEFAULTS.enumerated:
         flips = _enumerate_free(columns, target, pivots[:rank], pivots[rank:])
     else:
-        met = _meet_in_the_middle(columns, target, tolerance * scale) if k <= DEFAULTS.meet else None
-        met = lattice_subsets(columns, target, tolerance * scale) if met is None else met
-        complete = met is not None
-        flips = _rounded(columns, target) if met is None or not len(met) else met.astype(float)
+        listed = lattice_subsets(columns, target, tolerance * scale)
+        complete = listed is not None
+        flips = _rounded(columns, target) if listed is None or not len(listed) else listed.astype(float)
     misfit = np.linalg.norm(flips @ columns.T - target, axis=1) / scale
     order = np.argsort(misfit, kind="stable")
     keep = order[: max(1, min(max_solutions, np.count_nonzero(misfit <= tolerance)))]
@@ -147,39 +143,6 @@ def _enumerate_free(columns: np.ndarray, target: np.ndarray, bound: np.ndarray, 
     flips[:, free] = choices
     flips[:, bound] = np.clip(np.rint(solved.T), 0, 1)
     return flips
-
-
-def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: float) -> np.ndarray | None:
-    """Match subset sums of the first half with target minus those of the second, along one random direction.
-
-    Return None if too many match, as happens for a coarse tolerance.
-    """
-    half = columns.shape[1] // 2
-    direction = np.random.default_rng(0).standard_normal(len(target))
-    direction /= np.linalg.norm(direction)
-    first, second = direction @ columns[:, :half], direction @ columns[:, half:]
-    left = _subset_sums(first)
-    order = np.argsort(left)
-    wanted = direction @ target - _subset_sums(second)
-    low = np.searchsorted(left, wanted - tolerance, sorter=order)
-    high = np.searchsorted(left, wanted + tolerance, side="right", sorter=order)
-    counts = high - low
-    total = int(counts.sum())
-    if total > DEFAULTS.pairs:
-        return None
-    if total == 0:
-        return _rounded(columns, target)
-    rights = np.repeat(np.arange(len(wanted)), counts)
-    lefts = order[np.arange(total) - np.repeat(np.cumsum(counts) - counts - low, counts)]
-    return np.hstack([_bits(lefts, half), _bits(rights, columns.shape[1] - half)]).astype(float)
-
-
-def _subset_sums(values: np.ndarray) -> np.ndarray:
-    """Return Σ_j s_j v_j for s = 0 … 2^k − 1, where s_j is bit j of s."""
-    sums = np.zeros(1)
-    for value in values:
-        sums = np.concatenate([sums, sums + value])
-    return sums
 
 
 def subsets(count: int) -> np.ndarray:

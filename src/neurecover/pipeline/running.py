@@ -313,7 +313,10 @@ def _reason_to_give_up(prepared: Prepared, task: Task, algorithm: Algorithm, few
     if prepared.whitening.rank == 0:
         X = next(prepared.source.blocks(4096))[0]
         if np.ptp(X, axis=0).max() > 0.0:
-            return f"The inputs are so small, {np.abs(X).max():.0e}, that their squares vanish: give other units."
+            largest = np.abs(X).max()
+            return (
+                f"The inputs are so small, {largest:.0e}, that their squares vanish: give the columns in other units."
+            )
         return "The inputs are constant, so they show no hidden unit: give inputs that vary."
     if algorithm.finds == "network" and task.activation.differentiable:
         sentence = diagnose_labels(prepared.source)

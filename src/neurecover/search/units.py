@@ -144,7 +144,7 @@ def with_most_useful(fit: Fit, keep: int, level: float) -> Fit:
 
 
 def narrowest(fit: Fit) -> Fit:
-    """Return an exact fit of one layer without the units that it does not need to be exact."""
+    """Remove units from an exact fit of one layer for as long as it stays exact."""
     level, student = fit.point.samples.level(), joined(fit.student, fit.point.samples.F)
     if student.widths < fit.student.widths:
         whole = descend(fit.point.samples, student, fit.point.options, fit.point.deadline)

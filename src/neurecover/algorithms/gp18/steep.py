@@ -146,7 +146,7 @@ def _units_span(X: np.ndarray, y: np.ndarray, options: SteepOptions) -> np.ndarr
 def _in_all_inputs(
     found: list[_Maximum], basis: np.ndarray, X: np.ndarray, f: np.ndarray, order: int, options: SteepOptions
 ) -> list[_Maximum]:
-    """Climb on from maxima in a span, whose basis has errors, in all inputs."""
+    """Climb further, along all inputs, from maxima within a span, because its basis has errors."""
     climbed = []
     for top in found:
         value, z, s = _climb(basis @ top.z, top.s, X, f, options.widths[order - 1][-1], order)

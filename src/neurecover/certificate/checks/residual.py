@@ -115,7 +115,7 @@ def bends(case: Case) -> Check | None:
 
 
 def independence(case: Facts) -> Check:
-    """Do residuals of neighbouring rows have nothing to do with each other, and do all rows have the same weights?"""
+    """Check that residuals of neighbouring rows are independent, and that all rows follow the same weights."""
     z, limit = case.serial_z, case.options.significance
     p_value = min(1.0, len(z) * float(erfc(np.abs(z).max(initial=0.0) / np.sqrt(2.0))))
     sentence = f"Neighbouring rows are independent (p = {p_value:.2g})."

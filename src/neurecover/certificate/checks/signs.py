@@ -47,7 +47,7 @@ def signs(case: Facts) -> Check:
 
 
 def planes(case: Case) -> Check:
-    """Do no two units share a plane?
+    """Check that no two units share a plane.
 
     relu(z) and relu(−z) together can make a linear function, which might as well come from a unit that is always on.
     """

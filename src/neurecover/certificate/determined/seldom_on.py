@@ -167,15 +167,10 @@ def others_may_turn(normal: Network, unit: int, inputs: Source, options: Certifi
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     z = X @ normal.W[unit] + normal.b[unit]
     X = X[z < -options.at_kink * np.abs(z).max()]
-    others = _without(normal, unit)
+    others = normal.take(np.delete(np.arange(normal.n_hidden), unit))
     if len(X) < 2 or others.n_hidden > options.open.most_units:
         return True
     return _cancel(others, X, np.zeros((len(X), normal.n_outputs)), options.open.meets, smallest=1)
-
-
-def _without(network: Network, unit: int) -> Network:
-    kept = np.delete(np.arange(network.n_hidden), unit)
-    return network.take(kept)
 
 
 def _may_be_on(

@@ -36,7 +36,7 @@ import numpy as np
 from neurecover.certificate.determined.places import (
     Layered,
     affine_columns,
-    bias_of,
+    biases_of,
     columns_above,
     constants_above,
     rows_of,
@@ -264,12 +264,12 @@ def scaled_to_determined(normal: Layered, determined: Mapping[str, np.ndarray]) 
 def _rescaled(normal: Layered, open_: np.ndarray) -> tuple[Layered, np.ndarray]:
     """Rescale every row to norm one over its determined weights; return the network and every parameter's factor."""
     theta, factor = parameters(normal), np.ones(len(open_))
-    G = free_directions(normal)
+    G, biases = free_directions(normal), biases_of(normal)
     for unit, row in enumerate(rows_of(normal)):
         length = float(np.linalg.norm((theta * factor)[row][~open_[row]]))
         if G.shape[1] == 0 or length == 0.0:
             continue
-        own = np.append(row, bias_of(normal, unit))
+        own = np.append(row, biases[unit])
         h = normal.activation.homogeneity or 0.0
         above = np.setdiff1d(np.flatnonzero(G[:, unit] != 0.0), own)
         factor[own] /= length

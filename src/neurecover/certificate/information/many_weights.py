@@ -35,7 +35,7 @@ from neurecover.fit import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.products import Products
 from neurecover.fit.samples import Samples
-from neurecover.models import Composite, DeepNetwork, Model, Network, as_student, free_directions, free_parameters
+from neurecover.models import Composite, DeepNetwork, Model, Network, as_student, free_directions_among, free_parameters
 from neurecover.solve import afford
 from neurecover.solve.conjugate import Operator, Solution, conjugate_gradients
 
@@ -81,7 +81,7 @@ def by_products(
     student, held = as_student(network, bias), Samples.of(samples, bias)
     point = Point(replace(held, Y=held.Y / size), replace(student, theta=student.theta / size), FitOptions())
     free, order = free_parameters(network, bias), student.parameter_order
-    G = _free_scales(network, free)
+    G = free_directions_among(network, free)
     moves, n_alone, weakest = np.zeros((len(free), options.draws)), 0, 0.0
     if point.fits_single:
         system = System(Products(point), G[free][np.argsort(order)[: student.size]], options.by_products)
@@ -104,14 +104,6 @@ def by_products(
         n_alone = int(np.count_nonzero(left < (draw + 1) * options.by_products.alone))
     n_determinable = len(free) - G.shape[1]
     return ManyWeights(network, free, n_determinable, weakest, n_alone, moves, options.by_products.widen)
-
-
-def _free_scales(network: Network | DeepNetwork, free: np.ndarray) -> np.ndarray:
-    """Return the directions (parameters, g) that change no output and move only free parameters."""
-    G = free_directions(network)
-    fixed = np.ones(len(G), dtype=bool)
-    fixed[free] = False
-    return G[:, ~np.any(G[fixed] != 0.0, axis=0)]
 
 
 class System:

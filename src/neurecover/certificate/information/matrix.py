@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import chdtrc
 
-from neurecover.models import Model, free_directions
+from neurecover.models import Model, free_directions_among
 from neurecover.solve import afford
 from neurecover.statistics import InformationSums
 
@@ -49,10 +49,7 @@ class Information:
     @cached_property
     def gauge(self) -> np.ndarray:
         """The directions that change no output, among the free parameters, (P, g)."""
-        G = free_directions(self.model)
-        inside = np.ones(len(G), dtype=bool)
-        inside[self.free] = False
-        return G[self.free][:, ~np.any(G[inside] != 0.0, axis=0)]
+        return free_directions_among(self.model, self.free)[self.free]
 
     @property
     def n_determinable(self) -> int:

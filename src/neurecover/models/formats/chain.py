@@ -77,7 +77,8 @@ class Chain:
             return
         if self._skip is not None:
             raise ValueError(
-                f"{self.origin}: expected x to skip to the outputs alone. Got {act} of what skips instead."
+                f"{self.origin}: expected a skip connection that leads x straight to the outputs. Got one "
+                f"through {act}."
             )
         if self._activation not in (None, act):
             raise ValueError(

@@ -93,7 +93,9 @@ def _followed(torch: Any, module: Any, start: Chain) -> Chain:
     chains: dict[Any, Chain] = {}
     for node in graph.nodes:
         if node.op == "placeholder" and chains:
-            raise ValueError(f"The module {name} takes several inputs. Only one, of rows of numbers, can be read.")
+            raise ValueError(
+                f"The module {name} takes several inputs. Only a module with one input, a row of numbers, can be read."
+            )
         if node.op == "placeholder":
             chains[node] = start
             continue

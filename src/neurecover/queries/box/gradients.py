@@ -37,7 +37,7 @@ class Gradients:
     sound: np.ndarray
 
     def full(self) -> np.ndarray:
-        """Return the jacobians (R, p, d) in the inputs, as far as the basis spans them."""
+        """Return the jacobians (R, p, d) by the inputs; zero across the basis."""
         return self.jacobians @ self.basis.T
 
 

@@ -162,8 +162,8 @@ class _Bracket:
 def _find_brackets(theta: np.ndarray, left: np.ndarray, clear: float, step: float) -> list[_Bracket]:
     """Return the last angle before every step and the first after it; adjacent steps are taken together.
 
-    If the answers return to where they were, a known unit is slightly off. Steps at the ends are left out: their start
-    is not seen.
+    Changes after which the answers return to where they were are left out, because they come from known units whose
+    weights are slightly wrong. So are steps at the ends, of which one side is not seen.
     """
     changed = np.concatenate([[False], np.abs(np.diff(left, axis=0)).max(axis=1) > clear, [False]])
     low, high = np.flatnonzero(~changed[:-1] & changed[1:]), np.flatnonzero(changed[:-1] & ~changed[1:])

@@ -79,7 +79,8 @@ def by_span(state: State, sure: bool = True) -> State | None:
         units, own = np.flatnonzero(kinds[g]), np.flatnonzero(kind.ravel() == g)
         known = np.where(kinds[g], 0.0, np.maximum(state.Z[rows[own]], 0.0))
         rest = state.Y[rows[own]] - state.c - known @ state.A.T
-        if len(units) <= p - sure and np.linalg.matrix_rank(state.A[:, units]) == len(units):
+        # NumPy 2.0 knows no rank of a matrix without columns.
+        if len(units) <= p - sure and (not len(units) or np.linalg.matrix_rank(state.A[:, units]) == len(units)):
             H[own] = known + _values(state, units, rest)
         elif not np.isfinite(H).any():
             H[own] = known + _smallest_sets(state, units, rest)

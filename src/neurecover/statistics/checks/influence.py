@@ -103,6 +103,22 @@ def freedom(squares: np.ndarray, fourths: np.ndarray) -> np.ndarray:
     return np.divide(2.0 * squares**2, fourths, out=np.full_like(squares, np.inf), where=fourths > 0.0)
 
 
+def hotelling(g: np.ndarray, V: np.ndarray, n: int) -> float:
+    """Return the p-value of scores g = Σu (q,) with V = Σuuᵀ over n rows, for noise of any kind [Hotelling 1931].
+
+    S = gᵀV⁻¹g lies below n, and S (n − q)/(q (n − S)) has about the F distribution with q and n − q degrees of freedom.
+    With few rows only the directions of largest variance count, a fifth as many as rows.
+    """
+    scale = np.sqrt(np.maximum(np.diag(V), 1e-300))
+    values, vectors = np.linalg.eigh(V / scale / scale[:, None])
+    kept = np.flatnonzero(values > 1e-10 * len(values))[-max(n // 5, 1) :]
+    q = len(kept)
+    if q == 0 or n <= q:
+        return 1.0
+    S = float(np.sum((vectors[:, kept].T @ (g / scale)) ** 2 / values[kept]))
+    return float(fdtrc(q, n - q, S * (n - q) / (q * max(n - S, 1e-300))))
+
+
 class ProbeScores(Statistic):
     """Per output Σ u and Σ u uᵀ for `probes` (e, D): hidden units that the network lacks, added to that output.
 
@@ -129,20 +145,9 @@ class ProbeScores(Statistic):
             self.sums["covariance"][o] += u.T @ u
 
     def p_value(self) -> float:
-        """Return the p-value of the most significant output's scores, for noise of any kind, by Hotelling's T².
-
-        S = gᵀ V⁻¹ g with g = Σu, V = Σuuᵀ lies below n, and S (n − e) / (e (n − S)) is F with e and n − e degrees.
-        """
-        smallest, n = 1.0, self.n
-        for g, V in zip(self.sums["score"], self.sums["covariance"]):
-            scale = np.sqrt(np.maximum(np.diag(V), 1e-300))
-            values, vectors = np.linalg.eigh(V / scale / scale[:, None])
-            kept = np.flatnonzero(values > 1e-10 * len(values))[-max(n // 5, 1) :]
-            S = float(np.sum((vectors[:, kept].T @ (g / scale)) ** 2 / values[kept]))
-            e = len(kept)
-            if e:
-                smallest = min(smallest, float(fdtrc(e, n - e, S * (n - e) / (e * max(n - S, 1e-300)))))
-        return min(1.0, len(self.sums["score"]) * smallest)
+        """Return the p-value of the most significant output's scores, for noise of any kind."""
+        values = [hotelling(g, V, self.n) for g, V in zip(self.sums["score"], self.sums["covariance"])]
+        return min(1.0, len(values) * min(values))
 
 
 class SerialResiduals(Statistic):

@@ -152,7 +152,8 @@ def _whitening(M: np.ndarray) -> np.ndarray:
         values = np.linalg.eigvalsh(M)
         raise UnsolvableError(
             "The landscape needs second Hermite coefficients of one sign, as positive linear terms give. Got "
-            f"eigenvalues from {values[0]:.3g} to {values[-1]:.3g}. Take the tensor path; where k < d, project first."
+            f"eigenvalues from {values[0]:.3g} to {values[-1]:.3g}. Use the tensors instead; if k < d, "
+            "project the inputs first."
         ) from None
 
 

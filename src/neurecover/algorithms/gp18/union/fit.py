@@ -63,7 +63,7 @@ def fit_union(
 ) -> UnionFit:
     """Maximise the likelihood of labels y ∈ {0, 1} from directions W (k, d) and thresholds (k,).
 
-    flips is where the rates of flipped labels start; None takes labels as they are. Where samples inside the union
+    `flips` are the first rates of flipped labels; None if no label is flipped. Where samples inside the union
     stay unexplained, the unit that does least is sent to their mean, up to `repairs` times.
     """
     start = UnionFit(

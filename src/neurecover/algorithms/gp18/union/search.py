@@ -118,7 +118,7 @@ class _Search:
         return max(1, (self.sample.count() // self.options.load - 2) // (self.sample.n_inputs + 1))
 
     def step_one(self, k: int | None) -> UnionFit | None:
-        """Return the units of the moments as a start; None where they show none or not as many."""
+        """Return the units that the moments show, as a start; None if they show none, or fewer than k."""
         r = self.sample.n_inputs
         if k is not None and k > r:
             return None

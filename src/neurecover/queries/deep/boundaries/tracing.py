@@ -184,7 +184,7 @@ class _Walk:
         return (first, float(kink.sigma[0])), (second, float(other.sigma[0]))
 
     def learn_at(self, point: np.ndarray, unit: int) -> Boundary | None:
-        """Measure the weight on a unit at a point where the boundary meets it."""
+        """Measure the weight on a unit at a point where the boundary crosses that unit's own."""
         positive = self.known.values(point[None])[0] > 0.0
         positive[unit] = False
         cell = self.known.cell(positive)
