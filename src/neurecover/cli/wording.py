@@ -27,6 +27,8 @@ _WORDS = (
     (r", or give response, a function of the decoded JSON", ""),
     (r"\bform='([\w,]+)'", r"--form \1"),
     (r"Give them as headers, from the environment", "Give them with --header, from the environment"),
+    (r"Input should be a valid integer, unable to parse string as an integer", "expected a whole number"),
+    (r"Input should be a valid number, unable to parse string as a number", "expected a number"),
     (r"^inputs and drop\b", "--inputs and --drop"),
     (r"drop=\[(\d+)\]", r"--drop \1"),
     (r"drop=\[…\]", "--drop"),
