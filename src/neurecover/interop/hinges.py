@@ -328,7 +328,18 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         Returns
         -------
         intervals : dict of (low, high)
-            By the names const, x, change1, break1, slope1, intercept1, …
+            By the names const, x (or that of the input), change1, break1, slope1, intercept1, …
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import neurecover as nr
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(0, 10, 200)
+        >>> y = 1 + 0.5 * x + 2 * np.maximum(x - 4, 0) + rng.normal(size=200)
+        >>> low, high = nr.HingeRegression().fit(x[:, None], y).conf_int()["break1"]
+        >>> low < 4 < high
+        True
         """
         return {line.name: (line.low, line.high) for line in self.estimates(level, method)}
 
