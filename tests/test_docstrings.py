@@ -41,7 +41,7 @@ METHODS = [
     if not name.startswith("_")
     and method.__module__.startswith("neurecover")
     and name not in ("rows", "take", "to_arrays")
-]
+] + [(nr.simulate, name) for name in ("teacher", "sample", "smoothed")]
 
 
 @pytest.mark.parametrize(("kind", "name"), METHODS, ids=lambda one: getattr(one, "__name__", one))
