@@ -77,11 +77,8 @@ def get(activation: str | Activation) -> Activation:
             "Give the Activation itself, as in neurecover.load(path, activation=…)."
         )
     hint = did_you_mean(name.lower(), NAMES)
-    own = (
-        " For a function of your own: neurecover.activations.Activation.from_function."
-        if callable(activation)
-        else hint
-    )
+    if callable(activation):
+        hint = " For a function of your own: neurecover.activations.Activation.from_function."
     raise ValueError(f"activation needs to be one of {', '.join(NAMES)}. Got {activation!r} instead.{hint}")
 
 
