@@ -1,30 +1,40 @@
-"""The table of the front pages, from saved tables: what was measured, our figure, the best other one, the command."""
+"""The tables of the front pages and of the page of limits, from saved tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from neurecover.experiment import read_rows
 
 FOLDER = Path(__file__).parent / "results"
-BEGIN, END = "<!-- results: written by docs/make_figures.py -->", "<!-- end of results -->"
 NO_OTHER = "no other tool gives any for networks"
 HEAD = ("what", "neurecover", "best other", "command")
 
 
 def front_table() -> list[str]:
     """Return the lines of the table; a row whose saved table is missing is left out."""
-    rows = [row for row in _rows() if row is not None]
-    return [_line(HEAD), "|" + "---|" * len(HEAD), *map(_line, rows)]
+    return _markdown(HEAD, (row for row in _rows() if row is not None))
+
+
+def limits_table() -> list[str]:
+    """Return the lines of the table of what was tried until it failed."""
+    return _markdown(("what was tried", "what came of it", "command"), _limits())
 
 
 def with_table(text: str) -> str:
-    """Return a page with the table between its two marks."""
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    return "\n".join([f"{before}{BEGIN}", "", *front_table(), "", f"{END}{after}"])
+    """Return a page with the tables that it has marks for, each between its two marks."""
+    for name, table in (("results", front_table), ("limits", limits_table)):
+        begin, end = f"<!-- {name}: written by docs/make_figures.py -->", f"<!-- end of {name} -->"
+        before, mark, rest = text.partition(begin)
+        if mark:
+            text = "\n".join([f"{before}{begin}", "", *table(), "", f"{end}{rest.partition(end)[2]}"])
+    return text
+
+
+def _markdown(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return [_line(head), "|" + "---|" * len(head), *map(_line, rows)]
 
 
 def _line(cells: tuple[str, ...]) -> str:
@@ -131,3 +141,24 @@ def _hostile() -> tuple[str, ...] | None:
         "no other tool certifies",
         "`neurecover bench torture`",
     )
+
+
+def _limits() -> Iterator[tuple[str, ...]]:
+    for table, how in (("layers", "samples"), ("extract-deep", "queries")):
+        for row in _table(table):
+            deep, few = row["network"].count("-") >= 4, int(row["solved"]) < int(row["seeds"])
+            if deep or (table == "extract-deep" and few):
+                what = f"{row['network']} from {how}"
+                took = f"{float(row['median CPU seconds']):.0f} s"
+                yield what, f"{row['solved']} of {row['seeds']} recovered, {took} each", f"`neurecover bench {table}`"
+    for row in _table("hinges-numbers"):
+        if float(row["right"]) < 0.9:
+            what = f"the number of breaks: {row['breaks']}, {row['n']} rows, noise as large as the change of slope"
+            yield what, f"right in {float(row['right']):.0%} of {row['sets']} sets", "`neurecover bench hinges-numbers`"
+    hostile = _hostile()
+    if hostile is not None:
+        yield hostile[0], hostile[1], hostile[3]
+    rows = [row for row in _table("scale") if row["varied"] == "n"]
+    for row in sorted(rows, key=lambda row: int(row["n"]))[-1:]:
+        what = f"{int(row['n']):,} rows of {row['d']} inputs"
+        yield what, f"{float(row['CPU seconds']):.0f} s, {row['peak MB']} MB", "`neurecover bench scale`"

@@ -18,7 +18,7 @@ from neurecover.experiment import read_rows  # noqa: E402
 from neurecover.reproduce import reproductions  # noqa: E402
 
 FOLDER = Path(__file__).parent / "results"
-FRONT = (ROOT / "README.md", ROOT / "docs" / "index.md")  # they have the short table too
+FRONT = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "limits.md")  # they have short tables
 LONG = 24  # rows; of longer tables only groups of rows are shown
 # The columns that a long table is grouped by: medians of figures over the rows of a group, counts of words.
 GROUPS = {

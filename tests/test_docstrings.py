@@ -34,6 +34,27 @@ def test_docstrings_have_their_sections(name: str) -> None:
         assert "Parameters" in parts or "Attributes" in parts
 
 
+METHODS = [
+    (kind, name)
+    for kind in (nr.Recovery, nr.Network, nr.DeepNetwork, nr.HingeRegression, nr.NetworkRecovery, nr.HalfspaceUnion)
+    for name, method in inspect.getmembers(kind, inspect.isfunction)
+    if not name.startswith("_")
+    and method.__module__.startswith("neurecover")
+    and name not in ("rows", "take", "to_arrays")
+] + [(nr.simulate, name) for name in ("teacher", "sample", "smoothed")]
+
+
+@pytest.mark.parametrize(("kind", "name"), METHODS, ids=lambda one: getattr(one, "__name__", one))
+def test_methods_say_their_parameters_and_what_they_return(kind: type, name: str) -> None:
+    method = getattr(kind, name)
+    parts, signature = sections(inspect.getdoc(method) or ""), inspect.signature(method)
+    assert "Returns" in parts or signature.return_annotation in (None, "None")
+    missing = [one for one in signature.parameters if one != "self" and one not in parts.get("Parameters", "")]
+    assert not missing, f"{kind.__name__}.{name} does not explain {', '.join(missing)}"
+    for test in doctest.DocTestFinder(recurse=False).find(method, name, globs={}):
+        assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
+
+
 # The example of `endpoint` needs a server, as tests/data/test_endpoint.py has one.
 @pytest.mark.parametrize("name", [name for name in PUBLIC if name != "endpoint"])
 def test_examples_of_docstrings_run(name: str) -> None:

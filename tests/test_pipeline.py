@@ -164,7 +164,7 @@ def test_what_cannot_be_solved_gets_a_verdict_and_a_reason(case: tuple[np.ndarra
         ({"method": "magic"}, "least_squares"),
         ({"method": None}, "method needs to be 'auto' or one of"),
         ({"bias": "no"}, "bias needs to be True or False"),
-        ({"activation": np.tanh}, r"of your own goes through Activation.from_function"),
+        ({"activation": np.tanh}, r"of your own: neurecover.activations.Activation.from_function"),
         ({"activation": "tanhh"}, "activation needs to be one of .* Did you mean 'tanh'"),
         ({"n_samples": 5}, "oracle"),
         ({"random_state": "seed"}, "random_state"),

@@ -64,7 +64,7 @@ class Served:
             if self.status != 200:
                 return self.status, {}, {"error": "no"}
             X = np.array(body[self.form[0]], dtype=float)
-            self.rows += [row.tobytes() for row in X]
+            self.rows += [row.tobytes() for row in np.atleast_2d(X)]
         Y = np.asarray(self.model(X))
         return 200, {}, {self.form[1]: (Y if self.decimals is None else np.round(Y, self.decimals)).tolist()}
 

@@ -91,7 +91,7 @@ class Estimate:
         rows = [("method", f"{self.method} ({self.form}), {self.seconds:.2f} s"), ("network", describe(self.network))]
         rows += [("notes" if i == 0 else "", note) for i, note in enumerate(self.notes)]
         if self.details is not None:
-            rows.append(("details", f"{type(self.details).__name__}: {', '.join(vars(self.details))}"))
+            rows.append(("details", f"estimate.details has {', '.join(vars(self.details))}."))
         return rows
 
     def summary(self) -> str:

@@ -36,7 +36,8 @@ def breakdown(what: str) -> Iterator[None]:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "Did you mean …?" for the end of an error message; empty if no known word is similar."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    words = list(known)
+    near = get_close_matches(word, words, n=1, cutoff=0.6) or [one for one in words if len(word) > 2 and word in one]
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

@@ -105,7 +105,13 @@ class Plan:
         return rows + [("because" if i == 0 else "", f"{n:,}: {what}") for i, (what, n) in enumerate(needs)]
 
     def summary(self) -> str:
-        """Return a few lines for a person."""
+        """Return the plan as text.
+
+        Returns
+        -------
+        str
+            A few lines.
+        """
         return in_columns(self.rows())
 
 

@@ -318,14 +318,14 @@ class Recovery(Generic[M_co]):
         Returns
         -------
         ModelComparison
-            The differences in AIC and BIC, and the likelihood ratio if one model contains the other.
+            The differences in AIC and BIC, negative if this network is the better one, and the likelihood ratio.
 
         Examples
         --------
         >>> import neurecover as nr
         >>> X, Y = nr.simulate.sample(nr.simulate.teacher(3, 2, random_state=0), 500, noise=0.1, random_state=0)
-        >>> two, three = (nr.recover(X, Y, n_hidden=k, random_state=0) for k in (2, 3))
-        >>> bool(two.compare_models(three).bic[0] < two.compare_models(three).bic[1])
+        >>> two, line = nr.recover(X, Y, n_hidden=2, random_state=0), nr.recover(X, Y, n_hidden=1, random_state=0)
+        >>> two.compare_models(line).bic < 0.0
         True
         """
         return inference.compare_models(self.certificate, other.certificate, (self.network, other.network))

@@ -51,10 +51,27 @@ def test_two_functions_stand_for_any_other_form() -> None:
     with serve(doubled, form=("features", "score")) as served:
         oracle = nr.endpoint(served.url, 6, request=one_row, response=lambda answer: answer["score"], batch=1)
         np.testing.assert_array_equal(oracle.ask(np.eye(6)), doubled(np.eye(6)))
-        with pytest.raises(RefusedError, match=r"not where they were expected \(no 'y'\)\. Give response"):
+        with pytest.raises(RefusedError, match=r"not where they were expected \(no 'y'\)\. Name the fields"):
             nr.endpoint(served.url, 6, request=one_row, response=lambda answer: answer["y"])
         with pytest.raises(RefusedError, match="no field 'outputs' but the fields score"):
             nr.endpoint(served.url, 6, request=one_row)
+
+
+def test_names_of_two_fields_stand_for_a_form_and_a_call_may_take_one_row() -> None:
+    def summed(X: np.ndarray) -> np.ndarray:
+        return X.sum(axis=-1)
+
+    with serve(doubled, form=("features", "score")) as served:
+        oracle = nr.endpoint(served.url, 6, form="features, score")
+        np.testing.assert_array_equal(oracle.ask(np.eye(6)), doubled(np.eye(6)))
+    with serve(summed, form=("features", "score")) as served:  # a row in, a number out
+        oracle = nr.endpoint(served.url, 6, form="features,score", one_row=True)
+        np.testing.assert_array_equal(oracle.ask(np.eye(6)), np.ones((6, 1)))
+    with (
+        serve(doubled, status=422) as served,
+        pytest.raises(ValueError, match=r"status 422.*as in form='inputs,outputs'"),
+    ):
+        nr.endpoint(served.url, 6)
 
 
 def test_headers_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

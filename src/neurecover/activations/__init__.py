@@ -77,8 +77,9 @@ def get(activation: str | Activation) -> Activation:
             "Give the Activation itself, as in neurecover.load(path, activation=…)."
         )
     hint = did_you_mean(name.lower(), NAMES)
-    own = " A function of your own goes through Activation.from_function." if callable(activation) else hint
-    raise ValueError(f"activation needs to be one of {', '.join(NAMES)}. Got {activation!r} instead.{own}")
+    if callable(activation):
+        hint = " For a function of your own: neurecover.activations.Activation.from_function."
+    raise ValueError(f"activation needs to be one of {', '.join(NAMES)}. Got {activation!r} instead.{hint}")
 
 
 def _figure(value: float) -> str:

@@ -16,7 +16,7 @@ def _refuse(task: Task) -> str | None:
 
 ALGORITHM = Algorithm(
     name="least_squares",
-    paper="none: variable projection, over-parameterised and pruned",
+    paper="none: least squares from random starts",
     assumes="any inputs; a differentiable activation; more samples than parameters",
     refuse=_refuse,
     weighs=True,

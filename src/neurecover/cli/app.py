@@ -91,7 +91,7 @@ def _status(arguments: list[str] | None) -> int:
     except UsageError as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "neurecover"
-        message: str = error.format_message()  # type: ignore[attr-defined]
+        message: str = as_options(error.format_message())  # type: ignore[attr-defined]
         complain(f"{message if message.endswith(('.', '?')) else message + '.'} See `{command} --help`.")
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):

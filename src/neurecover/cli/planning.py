@@ -129,6 +129,15 @@ def plan(
         terminal.out.print(terminal.summary_grid(needed.rows()))
 
 
+PAPERS = (
+    "ATV21: Awasthi, Tang, Vijayaraghavan, Efficient algorithms for learning depth-2 neural networks with general ReLU "
+    "activations, NeurIPS 2021.",
+    "GKLW19: Ge, Kuditipudi, Li, Wang, Learning two-layer neural networks with symmetric inputs, ICLR 2019.",
+    "BJW18: Bakshi, Jayaram, Woodruff, Learning two layer rectified neural networks in polynomial time, 2018.",
+    "GP18: Goel, Panigrahy, Recovering the lowest layer of deep networks with high threshold activations, 2018.",
+)
+
+
 @app.command()
 def methods(json: Json = False) -> None:
     """List the methods, their papers and what they assume.
@@ -143,3 +152,4 @@ def methods(json: Json = False) -> None:
         machine.answer({"methods": [{name: getattr(method, name) for name in facts} for method in nr.methods()]})
     else:
         terminal.out.print(terminal.methods_table(nr.methods()))
+        terminal.out.print("\n".join(PAPERS))

@@ -154,8 +154,9 @@ def extract(
         int | None, typer.Option(min=1, help="How many inputs a row has, for --command and --url.")
     ] = None,
     form: Annotated[
-        str, typer.Option(help="With --url: inputs (answered by outputs) or instances (answered by predictions).")
-    ] = "inputs",
+        str, typer.Option(help="With --url: the JSON fields of request and answer, as in features,prediction.")
+    ] = "inputs,outputs",
+    one_row: Annotated[bool, typer.Option("--one-row", help="With --url: a call takes one row, not a list.")] = False,
     header: Annotated[
         list[str] | None, typer.Option(help="With --url: 'Name: value'; ${NAME} is taken from the environment.")
     ] = None,
@@ -210,7 +211,12 @@ def extract(
             "extract needs one model to query: the file of a network, --command with a program, or --url with an "
             "address."
         )
-    for name, given in (("--header", header), ("--form", form != "inputs"), ("--timeout", timeout != 30.0)):
+    for name, given in (
+        ("--header", header),
+        ("--form", form != "inputs,outputs"),
+        ("--one-row", one_row),
+        ("--timeout", timeout != 30.0),
+    ):
         if given and url is None:
             raise ValueError(f"{name} goes with --url. Leave it out, or give --url.")
     if out is not None:
@@ -230,7 +236,13 @@ def extract(
         "random_state": seed,
     }
     if url is not None:
-        asked |= {"form": form, "headers": _parse_headers(header or []), "timeout": timeout, "in_flight": in_flight}
+        asked |= {
+            "form": form,
+            "one_row": one_row,
+            "headers": _parse_headers(header or []),
+            "timeout": timeout,
+            "in_flight": in_flight,
+        }
         oracle = nr.endpoint(url, inputs, batch=batch or 100, **asked)
     else:
         oracle = nr.oracle(queried, inputs, batch=batch, **asked)

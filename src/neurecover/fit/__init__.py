@@ -1,4 +1,4 @@
-"""Least squares of one model of the family to samples, and the numbers that decide how it is made."""
+"""Least squares of one model of the family to samples, and the constants that decide how it is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers that decide about broken lines and hinge planes, each with its reason."""
+"""The constants that decide about broken lines and hinge planes, each with its reason."""
 
 from __future__ import annotations
 

@@ -126,7 +126,18 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the log-odds (n,) of the true class being classes_[1], not of a label that may be flipped."""
+        """Return the log-odds of the true class being `classes_[1]`, not of a label that may be flipped.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The log-odds.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         half = self.halfspaces_
@@ -136,12 +147,34 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         return odds if self._union_class == 1 else -odds
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probabilities (n, 2) of both classes, given how well the boundaries are known."""
+        """Return the probabilities of both classes, given how well the boundaries are known.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            In the order of `classes_`.
+        """
         inside = expit(self.decision_function(X))
         return np.column_stack([1.0 - inside, inside])
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return one of the two classes for every row of X."""
+        """Return one of the two classes for every row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The classes.
+        """
         side = self.decision_function(X) > 0.0
         return self.classes_[side.astype(int)]
 

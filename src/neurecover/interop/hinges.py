@@ -240,7 +240,20 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         return y if self.family == "normal" else FAMILIES[self.family].mean(y)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
-        """Return intervals (n_samples, 2) that hold the output of a further row with the probability `level`."""
+        """Return intervals that hold the outputs of further rows, noise included; for family="normal".
+
+        Parameters
+        ----------
+        X : array_like of shape (n_samples, n_features)
+            The inputs.
+        level : float, default=0.95
+            The probability with which an interval holds an output.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            The lower and the upper ends.
+        """
         if self.family != "normal":
             raise ValueError(f"The output of a further row has an interval for family='normal'. Got '{self.family}'.")
         y, error = self.predict(X, return_std=True)
@@ -257,14 +270,30 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         return family.mean(y), family.slope(y) * errors
 
     def estimates(self, level: float = 0.95, method: str = "posterior") -> tuple[Estimate, ...]:
-        """Return every parameter with standard error, t, p and interval."""
+        """Return every parameter with standard error, t, p and interval.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            The probability with which an interval holds the truth.
+        method : {"posterior", "profile", "wald"}, default="posterior"
+            The kind of interval, as in `conf_int`.
+
+        Returns
+        -------
+        tuple of Estimate
+            With `name`, `value`, `error`, `t`, `p_value`, `low` and `high`.
+        """
         check_is_fitted(self)
         if method not in METHODS:
             raise ValueError(f"method needs to be one of {', '.join(METHODS)}. Got {method!r} instead.")
         if not 0.0 < level < 1.0:
             raise ValueError(f"level needs to be between 0 and 1. Got {level} instead.")
         if isinstance(self._found, Segmented):
-            return table(self._found, level, method)
+            # The slope before the first break has the name of its input, if it has one.
+            named = getattr(self, "feature_names_in_", ("x",))
+            found = table(self._found, level, method)
+            return tuple(replace(line, name=str(named[0])) if line.name == "x" else line for line in found)
         values = parameters(self.network_)
         errors = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
         reach = stdtrit(self._found.dof, 0.5 + 0.5 * level) * errors
@@ -301,7 +330,18 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         Returns
         -------
         intervals : dict of (low, high)
-            By the names const, x, change1, break1, slope1, intercept1, …
+            By the names const, x (or that of the input), change1, break1, slope1, intercept1, …
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import neurecover as nr
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(0, 10, 200)
+        >>> y = 1 + 0.5 * x + 2 * np.maximum(x - 4, 0) + rng.normal(size=200)
+        >>> low, high = nr.HingeRegression().fit(x[:, None], y).conf_int()["break1"]
+        >>> low < 4 < high
+        True
         """
         return {line.name: (line.low, line.high) for line in self.estimates(level, method)}
 
@@ -350,7 +390,23 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         return eta if self.family == "normal" else FAMILIES[self.family].mean(eta)
 
     def summary(self, level: float = 0.95, method: str = "posterior", folds: int = 0) -> str:
-        """Return the table of estimates and what was checked, as text; with `folds` cross-validation as well."""
+        """Return the table of estimates and what was checked, as text.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            The probability with which an interval holds the truth.
+        method : {"posterior", "profile", "wald"}, default="posterior"
+            The kind of interval, as in `conf_int`.
+        folds : int, default=0
+            The parts of a cross-validation of the number of hinges; 0 for none.
+
+        Returns
+        -------
+        str
+            A table with a row for each parameter, then the tests, the verdict and its reasons.
+        """
+        check_is_fitted(self)
         head = f"{'':<12}{'coef':>12}{'std err':>12}{'t':>10}{'P>|t|':>9}{f'[{0.5 - 0.5 * level:.3g}':>12}"
         head += f"{f'{0.5 + 0.5 * level:.3g}]':>12}"
         wide = "=" * len(head)
@@ -392,7 +448,18 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         return lines
 
     def plot(self, ax: Any = None) -> Figure:
-        """Draw data, fit, band and breaks with their intervals, for one input."""
+        """Draw data, fit, band and breaks with their intervals, for one input.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes or None, default=None
+            Where to draw; None for a figure of its own.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure; it is not shown.
+        """
         from neurecover.report.segments import draw_segments
 
         check_is_fitted(self)

@@ -88,11 +88,35 @@ class DeepNetwork(Layered):
         return tuple(len(W) for W, _ in self.layers[:-1])
 
     def hidden(self, X: ArrayLike) -> list[NDArray[np.float64]]:
-        """Return the values h_1, …, h_L of the hidden layers, each (n, k_l)."""
+        """Return the values h_1, …, h_L of the hidden layers.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            The inputs.
+
+        Returns
+        -------
+        list of ndarray of shape (n, k_l)
+            One array per hidden layer.
+        """
         return [self.activation(Z) for Z in self.preactivations(X)]
 
     def with_layers(self, layers: Sequence[tuple[ArrayLike, ArrayLike | None]], C: ArrayLike | None) -> DeepNetwork:
-        """Return the network of the same activation with other layers and another affine term."""
+        """Return the network of the same activation with other weights.
+
+        Parameters
+        ----------
+        layers : sequence of (array_like, array_like)
+            (W_1, b_1), …, (W_L, b_L), (A, c).
+        C : array_like of shape (p, d) or None
+            The affine term.
+
+        Returns
+        -------
+        DeepNetwork
+            A new network; this one is unchanged.
+        """
         return DeepNetwork(layers, self.activation, C)
 
     def take(self, units: Sequence[ArrayLike]) -> DeepNetwork:

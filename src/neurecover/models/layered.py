@@ -76,7 +76,24 @@ class Layered(Exchanged):
         return (self.activation,) * self.depth
 
     def preactivations(self, X: ArrayLike) -> list[NDArray[np.float64]]:
-        """Return W_l h_{l−1} + b_l for every hidden layer, each (n, k_l)."""
+        """Return W_l h_{l−1} + b_l for every hidden layer.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            The inputs.
+
+        Returns
+        -------
+        list of ndarray of shape (n, k_l)
+            One array per hidden layer.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> nr.Network([[3.0, 4.0]], [5.0], [[2.0]]).preactivations([[1.0, 1.0]])
+        [array([[12.]])]
+        """
         H, values = checks.inputs(X, self.n_inputs), []
         for W, b in self.layers[:-1]:
             values.append(H @ W.T + b)
@@ -96,6 +113,17 @@ class Layered(Exchanged):
 
         act(s z) = s^h act(z) allows unit rows in every hidden layer, with ‖w‖^h moved into the columns above;
         exp(z + b) = e^b exp(z) allows zero biases. Zero rows and C stay unchanged.
+
+        Returns
+        -------
+        Network or DeepNetwork
+            The network in that form.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> nr.Network([[3.0, 4.0]], [5.0], [[2.0]]).fixed_scales().A
+        array([[10.]])
         """
         exponential, h = self.activation.name == "exp", self.activation.homogeneity
         if h is None and not exponential:
@@ -123,6 +151,17 @@ class Layered(Exchanged):
         a act(−w·x − b) + m a (w·x + b), where m a wᵀ is added to C and m a b to c. A given C counts as free even if it
         is zero. With more hidden layers this is impossible: m z of a lower layer would have to pass the layers above,
         and in the top layer w·h_{L−1} is not affine in x.
+
+        Returns
+        -------
+        Network or DeepNetwork
+            The network in normal form.
+
+        Examples
+        --------
+        >>> import neurecover as nr
+        >>> nr.Network([[-3.0, -4.0]], [5.0], [[2.0]], activation="tanh").normal_form().W
+        array([[3., 4.]])
         """
         scaled, mirror = self.fixed_scales(), mirror_of(self)
         if mirror is None:
@@ -141,7 +180,17 @@ class Layered(Exchanged):
         return self.with_layers(layers, C)
 
     def save(self, path: str | Path) -> None:
-        """Write an `.npz` file that holds the arrays, the activation's name and a format version."""
+        """Write an `.npz` file that holds the arrays, the activation's name and a format version.
+
+        Parameters
+        ----------
+        path : path
+            The file to write; `neurecover.load` reads it.
+
+        Examples
+        --------
+        >>> net.save("net.npz")  # doctest: +SKIP
+        """
         write_npz(path, self.to_arrays())
 
     def to_arrays(self) -> dict[str, np.ndarray]:

@@ -92,11 +92,35 @@ class Network(Layered):
         return self.W.shape[0]
 
     def hidden(self, X: np.ndarray) -> np.ndarray:
-        """Return the hidden values act(W x + b), (n, k)."""
+        """Return the hidden values act(W x + b).
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+            The inputs.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            One column per unit.
+        """
         return self.activation(X @ self.W.T + self.b)
 
     def with_layers(self, layers: Sequence[tuple[ArrayLike, ArrayLike | None]], C: ArrayLike | None) -> Network:
-        """Return the network of the same activation with other layers (W, b), (A, c) and another affine term."""
+        """Return the network of the same activation with other weights.
+
+        Parameters
+        ----------
+        layers : sequence of (array_like, array_like)
+            (W, b) and (A, c).
+        C : array_like of shape (p, d) or None
+            The affine term.
+
+        Returns
+        -------
+        Network
+            A new network; this one is unchanged.
+        """
         (W, b), (A, c) = layers
         return Network(W, b, A, c, self.activation, C)
 

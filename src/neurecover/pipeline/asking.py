@@ -34,6 +34,8 @@ def make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> tuple
 
     `box.reserved` queries of the budget are kept for the certificate until the search has ended.
     """
+    if budget is not None and (not isinstance(budget, int | np.integer) or budget < 1):
+        raise ValueError(f"query_budget needs a whole number from 1. Got {budget!r} instead.")
     frame, limits = oracle.frame, EVERYWHERE
     if oracle.bounds is not None:
         frame = choose_frame(*oracle.bounds, frame, options.box)

@@ -86,7 +86,7 @@ def extract(
     random_state, time_budget, progress
         As in `neurecover.recover`.
     options : QueryOptions or None, default=None
-        The numbers that decide how the oracle is queried, for experiments.
+        The constants that decide how the oracle is queried, for experiments.
     price : float or None, default=None
         The cost of one query; the summary and the report then state the total.
 

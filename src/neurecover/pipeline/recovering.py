@@ -112,7 +112,7 @@ def recover(
         "huber" and "tukey" bound the influence of outliers: they give M-estimates with their own standard errors, and
         the certificate names the outlying rows. For samples in memory.
     options : PipelineOptions or None, default=None
-        The numbers that decide how samples, work and time are divided, for experiments.
+        The constants that decide how samples, work and time are divided, for experiments.
 
     Returns
     -------

@@ -230,4 +230,5 @@ def _residual(found: Found) -> str:
 def _search_sentence(found: Found, n: int) -> str:
     descents = f"{found.descents} descent{'' if found.descents == 1 else 's'}"
     size = "-".join(str(len(W)) for W in found.network.hidden_weights)
-    return " ".join([f"{size} units, {_residual(found)} on {n} samples after {descents}", *found.notes])
+    units = f"{size} unit{'s' * (size != '1')}"
+    return " ".join([f"{units}, {_residual(found)} on {n} samples after {descents}", *found.notes])

@@ -1,4 +1,4 @@
-"""From nothing to a fit worth having: what is sought, and the numbers that decide how, each with its reason."""
+"""From nothing to a fit worth having: what is sought, and the constants that decide how, each with its reason."""
 
 from __future__ import annotations
 

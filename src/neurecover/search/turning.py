@@ -18,7 +18,7 @@ from neurecover.models.student import Student
 
 @dataclass(frozen=True, eq=False)
 class Turning:
-    """The equations for a layer's signs: the rows (r, columns) that read it, its weights V, and which columns are 0."""
+    """What decides a layer's signs: its weights V, and the rows (r, columns) of the layer above that read it."""
 
     rows: np.ndarray
     V: np.ndarray

@@ -5,9 +5,9 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
-from neurecover.models import Network
+from neurecover.models import Network, check_network
 from neurecover.random import RandomStateLike, as_generator
-from neurecover.simulate._checks import positive_integer
+from neurecover.simulate._checks import non_negative, positive_integer
 from neurecover.simulate.inputs import Distribution
 from neurecover.simulate.names import distribution
 from neurecover.simulate.noise import GaussianNoise, Noise
@@ -21,16 +21,40 @@ def sample(
     noise: float | Noise = 0.0,
     random_state: RandomStateLike = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw X (n, d) from the input distribution and return it with Y (n, p) = network(X) + E.
+    """Draw inputs X, and return them with Y = network(X) + noise.
 
-    inputs is a name such as "student(5)" or a callable (rng, n, d) → (n, d). noise is the standard
-    deviation of Gaussian noise or a callable (rng, Y) → E. X is drawn first, so that a seed gives the same
-    X at every noise.
+    Parameters
+    ----------
+    network : Network
+        The network that answers.
+    n_samples : int
+        The number n of rows.
+    inputs : str or callable, default="gaussian"
+        The distribution of the inputs: a name such as "student(5)", or a callable (rng, n, d) → (n, d).
+    noise : float or callable, default=0.0
+        The standard deviation of Gaussian noise, or a callable (rng, Y) → E.
+    random_state : int, Generator, RandomState or None, default=None
+        The seed. X is drawn first, so that a seed gives the same X at every noise.
+
+    Returns
+    -------
+    X : ndarray of shape (n, d)
+        The inputs.
+    Y : ndarray of shape (n, p)
+        The outputs.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> X, Y = nr.simulate.sample(nr.simulate.teacher(6, 4, random_state=0), 100, noise=0.1, random_state=0)
+    >>> X.shape, Y.shape
+    ((100, 6), (100, 1))
     """
+    check_network(network, "simulate.sample")
     n = positive_integer("n_samples", n_samples)
     d = network.n_inputs
     draw_inputs = distribution(inputs)
-    draw_noise = GaussianNoise(float(noise)) if isinstance(noise, Real) else noise
+    draw_noise = GaussianNoise(non_negative("noise", noise)) if isinstance(noise, Real) else noise
     if not callable(draw_noise):
         raise ValueError(f"noise must be a number or a callable (rng, Y) → E. Got {noise!r} instead.")
     rng = as_generator(random_state, "simulate.sample")

@@ -33,28 +33,51 @@ def teacher(
     affine: bool | float = False,
     random_state: RandomStateLike = None,
 ) -> Network:
-    """Draw a random network of n_inputs = d, n_hidden = k and n_outputs = p, with c = 0.
+    """Draw a random network with one hidden layer of k = n_hidden units, d inputs, p outputs, and offset c = 0.
 
-    kind chooses W:
+    Parameters
+    ----------
+    n_inputs, n_hidden, n_outputs : int
+        The sizes d, k and p.
+    kind : {"sphere", "gaussian", "orthonormal", "conditioned", "near_parallel"}, default="sphere"
+        How W is drawn:
 
-    - "sphere": w_i = g/‖g‖ with g ~ N(0, I), uniform on the unit sphere.
-    - "gaussian": w_i ~ N(0, I), of norm about √d, with b_i ~ N(0, bias²).
-    - "orthonormal": W Wᵀ = I if k ≤ d, else WᵀW = I, uniform among such matrices.
-    - "conditioned": W = U Σ Vᵀ, U and V random orthonormal, Σ_ii = λ^-i from Σ_00 = 1 down to 1/condition
-      [GKLW19, §4.3].
-    - "near_parallel": unit rows in consecutive pairs at `angle` radians, each pair in a random plane; if k
-      is odd the last row stands alone.
+        - "sphere": w_i = g/‖g‖ with g ~ N(0, I), uniform on the unit sphere.
+        - "gaussian": w_i ~ N(0, I), of norm about √d, with b_i ~ N(0, bias²).
+        - "orthonormal": W Wᵀ = I if k ≤ d, else WᵀW = I, uniform among such matrices.
+        - "conditioned": W = U Σ Vᵀ, U and V random orthonormal, Σ_ii = λ^-i from Σ_00 = 1 down to 1/condition
+          [GKLW19, §4.3].
+        - "near_parallel": unit rows in consecutive pairs at `angle` radians, each pair in a random plane; if k
+          is odd the last row stands alone.
+    bias : float, default=0.7
+        Except for "gaussian", b_i ~ N(0, bias² ‖w_i‖²): under inputs N(0, I) the boundary of unit i lies b_i/‖w_i‖
+        standard deviations from the mean.
+    signs : {"mixed", "positive"}, default="mixed"
+        For one output, the entries of A have magnitudes uniform in [0.5, 1.5], with random signs or all positive. For
+        several outputs and kind="orthonormal", A is uniform among the matrices with AᵀA = I (p ≥ k) or A Aᵀ = I
+        (p < k); for the other kinds its columns are uniform on the unit sphere.
+    condition, angle : float or None, default=None
+        For "conditioned" and "near_parallel".
+    output_condition : float or None, default=None
+        Draws A like a conditioned W instead.
+    activation : str or Activation, default="relu"
+        The hidden units' function.
+    affine : bool or float, default=False
+        Adds a term C x with rows uniform on the sphere of radius `affine`, 1 for True: under inputs N(0, I) it has this
+        standard deviation in every output. The same seed gives the same W, b and A without it.
+    random_state : int, Generator, RandomState or None, default=None
+        The seed.
 
-    Except for "gaussian", b_i ~ N(0, bias² ‖w_i‖²): under inputs N(0, I) the boundary of unit i lies b_i/‖w_i‖ standard
-    deviations from the mean.
+    Returns
+    -------
+    Network
+        The network.
 
-    For one output, the entries of A have magnitudes uniform in [0.5, 1.5], with random signs (signs="mixed") or all
-    positive (signs="positive"). For several outputs and kind="orthonormal", A is uniform among the matrices with
-    AᵀA = I (p ≥ k) or A Aᵀ = I (p < k); for the other kinds its columns are uniform on the unit sphere.
-    output_condition draws A like a conditioned W instead.
-
-    affine adds a term C x with rows uniform on the sphere of radius `affine`, 1 for True: under inputs N(0, I) it has
-    this standard deviation in every output. The same seed gives the same W, b and A without it.
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> nr.simulate.teacher(6, 4, random_state=0)
+    Network(n_inputs=6, n_hidden=4, n_outputs=1, activation='relu')
     """
     d = positive_integer("n_inputs", n_inputs)
     k = positive_integer("n_hidden", n_hidden)
@@ -74,9 +97,27 @@ def smoothed(
 ) -> Network:
     """Return the network with W + (scale/√d) E in place of W, where E has independent N(0, 1) entries.
 
-    The root mean square change of a row is `scale` in every dimension: scale is the τ of [ATV21, §6] and
-    √d times the ρ of [GKLW19, eq. 18]. With output_weights, A becomes A + (scale/√p) E′, which changes every
-    unit's column by `scale` in the same sense. Biases stay unchanged.
+    Parameters
+    ----------
+    network : Network
+        The network to perturb. Its biases stay unchanged.
+    scale : float
+        The root mean square change of a row, in every dimension: the τ of [ATV21, §6] and √d times the ρ of
+        [GKLW19, eq. 18].
+    output_weights : bool, default=False
+        Whether A becomes A + (scale/√p) E′ too, which changes every unit's column by `scale` in the same sense.
+    random_state : int, Generator, RandomState or None, default=None
+        The seed.
+
+    Returns
+    -------
+    Network
+        The perturbed network.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> net = nr.simulate.smoothed(nr.simulate.teacher(6, 4, random_state=0), 0.1, random_state=0)
     """
     scale = non_negative("scale", scale)
     rng = as_generator(random_state, "simulate.smoothed")

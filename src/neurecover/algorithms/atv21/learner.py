@@ -298,20 +298,21 @@ def _notes(found: Found, task: Task) -> list[str]:
     notes = []
     if seen is not None and c.r < task.n_inputs:
         last, following = seen.singular_values[c.r - 1 : c.r + 1]
-        notes.append(f"units in {c.r} of {task.n_inputs} dimensions (singular values {last:.3g}, next {following:.3g})")
-    how = f"regressed to degree {c.regressed}" + (f", look {found.looks + 1}" if found.looks else "")
+        span = f"The units span {c.r} of {task.n_inputs} dimensions"
+        notes.append(f"{span} (singular value {last:.3g}, the next {following:.3g}).")
+    how = f"after a regression on degree {c.regressed}" + (f", attempt {found.looks + 1}" if found.looks else "")
     asked = "" if task.n_hidden is None else f" of {task.n_hidden}"
     notes.append(
-        f"{len(fit.W)}{asked} units seen in orders {fit.orders[0]} to {fit.orders[-1]} ({how}), "
-        f"χ² = {fit.chi_squared:.3g} on {fit.freedom} degrees of freedom"
+        f"{len(fit.W)}{asked} units are seen in Hermite orders {fit.orders[0]} to {fit.orders[-1]} ({how}): "
+        f"χ² = {fit.chi_squared:.3g} on {fit.freedom} degrees of freedom."
     )
     if fit.affine:
         notes.append(
-            f"order 1 leaves an affine part of norm {np.linalg.norm(fit.L):.3g} (χ² = {fit.unexplained:.3g} on "
-            f"{fit.L.size} degrees of freedom): units that are always on or always off, or signs that are not settled"
+            f"Order 1 leaves an affine part of norm {np.linalg.norm(fit.L):.3g} (χ² = {fit.unexplained:.3g} on "
+            f"{fit.L.size} degrees of freedom): units that are always on or always off, or signs that are not settled."
         )
     elif fit.sign_choices > 1:
-        notes.append(f"{fit.sign_choices} choices of signs fit order 1")
+        notes.append(f"{fit.sign_choices} choices of signs fit order 1.")
     return notes
 
 
@@ -323,8 +324,7 @@ def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple
 
 ALGORITHM = Algorithm(
     name="hermite",
-    paper="Awasthi, Tang, Vijayaraghavan: Efficient algorithms for learning depth-2 neural networks with general ReLU "
-    "activations (NeurIPS 2021)",
+    paper="ATV21, Algorithms 1 to 6",
     assumes="Gaussian inputs of any mean and covariance; biases or not; one output or several; up to d(d + 1)/2 units",
     refuse=_refuse,
     run=_run,

@@ -83,7 +83,9 @@ def _run(call: Call) -> Estimate:
     options = call.options_as(CorruptionOptions)
     found = sparse_noise(call.source, call.task.n_hidden, call.task.activation, call.rng, options)
     mask = found.mask
-    note = f"{int(mask.sum())} of {mask.size} outputs corrupted ({mask.mean():.2%}), rank {found.parts.rank}"
+    note = (
+        f"{int(mask.sum())} of {mask.size} outputs are corrupted ({mask.mean():.2%}); rank {found.parts.rank} is left."
+    )
     return as_estimate(found.exact, (note, *found.notes), found)
 
 

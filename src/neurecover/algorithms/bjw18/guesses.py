@@ -237,7 +237,7 @@ def _run(call: Call) -> Estimate:
         )
     X, Y = subsample(call.source, options.rows, int(call.rng.integers(2**31))).collect()
     fit = arbitrary_noise(X, Y, k, call.rng, printed=printed, options=options)
-    note = f"{fit.n_choices:,} choices compared; the residual is {fit.ratio:.2f} of the outputs' size"
+    note = f"{fit.n_choices:,} choices were compared; the residual is {fit.ratio:.2f} of the outputs' size."
     return Estimate(fit.network, (note,), details=fit)
 
 

@@ -1,4 +1,4 @@
-"""The numbers that decide about exact weights, patterns, guesses and corrupted outputs, each with its reason."""
+"""The constants that decide about exact weights, patterns, guesses and corrupted outputs, each with its reason."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _run(call: Call) -> Estimate:
     X, _ = next(call.source.blocks(OPTIONS.rows))
     act = call.task.activation
     found = _as_printed(call, k) if call.form == PAPER else noisy_tensor(call.source, k, act, call.rng)
-    note = f"{k} directions, the least clear sign by a margin of {found.margins.min():.2f}"
+    note = f"{k} directions were found; the least clear sign has a margin of {found.margins.min():.2f}."
     return Estimate(found.network, (*gaussian_notes(np.asarray(X, dtype=np.float64)), note), details=found)
 
 

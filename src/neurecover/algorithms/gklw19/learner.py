@@ -253,7 +253,7 @@ def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple
 
 ALGORITHM = Algorithm(
     name="symmetric",
-    paper="Ge, Kuditipudi, Li, Wang: Learning two-layer neural networks with symmetric inputs (ICLR 2019)",
+    paper="GKLW19, Algorithms 1 to 4",
     assumes="inputs distributed like −x; no biases; as many outputs and inputs as units, or more; relu or leaky_relu",
     refuse=_refuse,
     run=_run,

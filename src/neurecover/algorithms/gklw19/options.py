@@ -1,4 +1,4 @@
-"""The numbers that decide about units from symmetric inputs, each with its reason."""
+"""The constants that decide about units from symmetric inputs, each with its reason."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ def exponential_cliques(
 class Tilt:
     """How the search looks: z on −base·1 plus the simplex of the given radius R, −γ‖z‖² with γ = spread·g(−base·1)/R².
 
-    The shift leaves the same sum of exponentials with smaller coefficients for products, estimated with far less
-    variance, because e^{z·x} falls where f rises.
+    After the shift f is the same sum of exponentials with smaller coefficients for products. They are estimated with
+    far less variance, because e^{z·x} falls where f rises.
     """
 
     base: float = 0.6

@@ -1,4 +1,4 @@
-"""The numbers that decide about a lowest layer, what is above it, and unions of halfspaces, each with its reason."""
+"""The constants that decide about a lowest layer, what is above it, and unions of halfspaces, each with its reason."""
 
 from __future__ import annotations
 

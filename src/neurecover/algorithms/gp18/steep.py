@@ -284,7 +284,7 @@ def _run(call: Call) -> Estimate:
     act = call.task.activation
     found = gradient_search(call.source, act, k, call.rng, call.options_as(SteepOptions))
     weakest = float(np.abs(found.strength).min())
-    note = f"{len(found.W)} directions of {k}, the weakest with a correlation of {weakest:.3g}."
+    note = f"{len(found.W)} of {k} directions were found; the weakest has a correlation of {weakest:.3g}."
     return Estimate(with_linear_upper(call.source, found.W, found.threshold, act), (note,), details=found)
 
 

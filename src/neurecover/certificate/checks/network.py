@@ -58,7 +58,7 @@ def width(case: Facts) -> Check:
     if asked != found:
         why = "these samples take no other number"
         if not case.evidence.sign_choices:
-            why = "an affine part is left and is written as pairs of units"
+            why = "the affine part that is left over is written as pairs of units"
         sentence = f"{asked} units were asked for and {found} found: {why}."
     return Check("width", asked == found, None, int(np.sum(asked)), sentence, FIND_WIDTH)
 

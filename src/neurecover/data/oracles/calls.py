@@ -187,7 +187,7 @@ class Calls:
         if isinstance(error, UnsolvableError):
             return RefusedError(str(error))
         if not self.answered:
-            return ValueError(f"The model fails on {len(X)} rows of {X.shape[1]} inputs: {error}")
+            return ValueError(f"The model fails on an array of shape {X.shape}, a query per row: {error}")
         reach = float(np.abs(X).max(initial=0.0))
         return RefusedError(
             f"The model refused queries of size up to {reach:.3g}: {str(error).rstrip('.')}. Ask for samples "

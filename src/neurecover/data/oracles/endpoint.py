@@ -28,9 +28,11 @@ from neurecover.solve import afford, limit
 Request = Callable[[np.ndarray], Any]
 Response = Callable[[Any], ArrayLike]
 
-# Common JSON forms: the field of the request, and the field of its response.
-FORMS = {"inputs": "outputs", "instances": "predictions"}
+# Common JSON forms, by the field of the request: that field, and the field of its response.
+FORMS = {"inputs": ("inputs", "outputs"), "instances": ("instances", "predictions")}
+NAME_FIELDS = "Name the fields of request and answer, as in form='inputs,outputs'"
 _SHOWN = 120  # characters of an answer that an error shows
+_NOT_UNDERSTOOD = {400, 422}  # statuses for a body of another form
 _BUSY = {408, 425, 429, 500, 502, 503, 504}  # statuses that may pass
 
 
@@ -42,6 +44,7 @@ class Endpoint:
         url: str,
         *,
         form: str = "inputs",
+        one_row: bool = False,
         request: Request | None = None,
         response: Response | None = None,
         headers: Mapping[str, str] | None = None,
@@ -51,13 +54,14 @@ class Endpoint:
         self._httpx = optional("httpx", "A model behind a URL", "http")
         if not re.match(r"https?://[^/]", url):
             raise ValueError(f"A URL begins with http:// or https:// and names a host. Got {url!r} instead.")
-        if form not in FORMS:
-            raise ValueError(f"form is one of {', '.join(FORMS)}; for others give request and response. Got {form!r}.")
+        asked, *answered = (field.strip() for field in ",".join(FORMS.get(form, (form,))).split(","))
+        if len(answered) != 1 or not asked or not answered[0]:
+            raise ValueError(f"form is one of {', '.join(FORMS)}, or two names: 'inputs,outputs'. Got {form!r}.")
         if not timeout > 0.0:
             raise ValueError(f"timeout needs a number of seconds above 0. Got {timeout!r} instead.")
         self.url, self._timeout = url, timeout
-        self._request = request or (lambda X: {form: X.tolist()})
-        self._response = response or (lambda answer: _rows(answer, FORMS[form]))
+        self._request = request or (lambda X: {asked: X[0].tolist() if one_row else X.tolist()})
+        self._response = response or (lambda answer: _rows(answer, answered[0], one_row))
         self._client = self._httpx.Client(
             headers={"User-Agent": user_agent()} | _expand(headers or {}),
             limits=self._httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight),
@@ -82,8 +86,8 @@ class Endpoint:
             return np.asarray(self._response(decoded), dtype=np.float64)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise RefusedError(
-                f"{self.url}: the outputs are not where they were expected ({_brief(error)}). Give response, a "
-                f"function of the decoded JSON. Got {answer.text[:_SHOWN]!r}."
+                f"{self.url}: the outputs are not where they were expected ({_brief(error)}). {NAME_FIELDS}, or "
+                f"give response, a function of the decoded JSON. Got {answer.text[:_SHOWN]!r}."
             ) from None
 
     def _check(self, answer: Any) -> None:
@@ -96,7 +100,8 @@ class Endpoint:
         if status in (401, 403):
             raise RefusedError(f"{what}: it wants other credentials. Give them as headers, from the environment.")
         if not 200 <= status < 300:
-            raise ValueError(f"{what}: {answer.text[:_SHOWN]!r}")
+            hint = f". {NAME_FIELDS}." if status in _NOT_UNDERSTOOD else ""
+            raise ValueError(f"{what}: {answer.text[:_SHOWN]!r}{hint}")
 
 
 def endpoint(
@@ -104,6 +109,7 @@ def endpoint(
     n_inputs: int | None = None,
     *,
     form: str = "inputs",
+    one_row: bool = False,
     request: Request | None = None,
     response: Response | None = None,
     headers: Mapping[str, str] | None = None,
@@ -129,11 +135,13 @@ def endpoint(
         Where requests are posted.
     n_inputs : int or None, default=None
         The number of inputs; None takes it from like.
-    form : {"inputs", "instances"}, default="inputs"
-        "inputs" posts {"inputs": rows} and reads {"outputs": rows}, "instances" posts {"instances": rows} and reads
-        {"predictions": rows}.
+    form : str, default="inputs"
+        The fields of request and answer: "features,prediction" posts {"features": rows} and reads {"prediction":
+        rows}. "inputs" is short for "inputs,outputs", and "instances" for "instances,predictions".
+    one_row : bool, default=False
+        Whether a call takes a single row: {"features": row}, answered by one number or one row. `batch` is then 1.
     request, response : callable or None, default=None
-        Functions in place of a form: `request` turns rows (n, d) into the object posted as JSON, `response` turns the
+        Functions in place of `form`: `request` turns rows (n, d) into the object posted as JSON, `response` turns the
         decoded answer into rows (n,) or (n, p).
     headers : mapping of str to str or None, default=None
         Names and values; ${NAME} in a value is taken from the environment.
@@ -166,7 +174,14 @@ def endpoint(
     >>> r = nr.extract(oracle, query_budget=20_000, random_state=0)  # doctest: +SKIP
     """
     model = Endpoint(
-        url, form=form, request=request, response=response, headers=headers, timeout=timeout, in_flight=in_flight
+        url,
+        form=form,
+        one_row=one_row,
+        request=request,
+        response=response,
+        headers=headers,
+        timeout=timeout,
+        in_flight=in_flight,
     )
     return Oracle(
         model,
@@ -175,7 +190,7 @@ def endpoint(
         like=like,
         bounds=bounds,
         n_samples=n_samples,
-        batch=batch,
+        batch=1 if one_row else batch,
         keep=keep,
         retries=retries,
         in_flight=in_flight,
@@ -195,8 +210,10 @@ def user_agent() -> str:
     return f"neurecover/{release} (queries a model for its weights)"
 
 
-def _rows(answer: Any, name: str) -> ArrayLike:
-    """Return the outputs in an answer: its field `name`, or the answer itself if it is a list."""
+def _rows(answer: Any, name: str, one_row: bool) -> ArrayLike:
+    """Return the outputs in an answer: its field `name`, or the answer itself if it has no fields."""
+    if one_row:
+        return np.reshape(answer[name] if isinstance(answer, dict) else answer, (1, -1))
     if isinstance(answer, list):
         return answer
     if not isinstance(answer, dict) or name not in answer:

@@ -1,4 +1,4 @@
-"""The numbers that decide how an oracle is measured, each with its reason."""
+"""The constants that decide how an oracle is measured, each with its reason."""
 
 from __future__ import annotations
 

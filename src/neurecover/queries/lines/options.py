@@ -1,4 +1,4 @@
-"""The numbers that decide how lines are searched, each with its reason."""
+"""The constants that decide how lines are searched, each with its reason."""
 
 from __future__ import annotations
 

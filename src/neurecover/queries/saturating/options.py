@@ -1,4 +1,4 @@
-"""The numbers that decide how units that saturate are found, each with its reason."""
+"""The constants that decide how units that saturate are found, each with its reason."""
 
 from __future__ import annotations
 

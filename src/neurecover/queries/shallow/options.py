@@ -1,4 +1,4 @@
-"""The numbers that decide how one hidden layer is found, each with its reason."""
+"""The constants that decide how one hidden layer is found, each with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers that decide how smooth units are recognised, each with its reason."""
+"""The constants that decide how smooth units are recognised, each with its reason."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from neurecover.models import Network
 
 @dataclass(frozen=True)
 class GateOptions:
-    """The numbers that decide about gates; shares are of samples, and sizes are relative to the largest value
+    """The constants that decide about gates; shares are of samples, and sizes are relative to the largest value
     concerned.
     """
 

@@ -186,7 +186,7 @@ def _run(call: Call) -> Estimate:
 
 ALGORITHM = Algorithm(
     name="lowest_layer",
-    paper="Goel, Panigrahy: Recovering the lowest layer of deep networks with high threshold activations (2018)",
+    paper="GP18, the lowest layer",
     assumes="Gaussian inputs; high thresholds; a monotone upper part with linear terms; step, relu, sigmoid; k ≤ d",
     refuse=_refuse,
     run=_run,
