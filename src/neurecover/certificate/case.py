@@ -299,10 +299,7 @@ class Case:
 
     @property
     def largest_error(self) -> float:
-        """The largest error of a weight or bias of a hidden unit, or of a slope if there are no units.
-
-        The coefficients of an upper polynomial are included.
-        """
+        """The largest error of a hidden unit's weight or bias, of an upper coefficient, or without units of a slope."""
         return self.errors.arrays.largest(*(("C",) if self.straight else self._hidden))
 
     @property
