@@ -53,8 +53,12 @@ def complain(text: str) -> None:
 
 def recovery_panel(recovery: Recovery[Model], reword: Callable[[str], str] = str, verbose: bool = False) -> Panel:
     """Return the summary of a recovery, each sentence passed through `reword`."""
-    verdict = recovery.certificate.verdict
-    grid = summary_grid([(label, reword(text)) for label, text in recovery.rows(verbose)])
+    return verdict_panel(recovery.certificate.verdict, recovery.rows(verbose), reword)
+
+
+def verdict_panel(verdict: str, rows: list[tuple[str, str]], reword: Callable[[str], str] = str) -> Panel:
+    """Return rows of a label and a text in a frame of the verdict's colour, each text passed through `reword`."""
+    grid = summary_grid([(label, reword(text)) for label, text in rows])
     return Panel(grid, title=verdict, title_align="left", border_style=COLOURS[verdict], expand=False)
 
 
@@ -169,7 +173,7 @@ def _r2(unexplained: float) -> str:
     """Format R² so that its nines are not rounded up to 1."""
     if math.isnan(unexplained):
         return "constant"
-    return f"1 − {unexplained:.1e}" if unexplained < 1e-4 else f"{1 - unexplained:.6f}"
+    return f"1 − {unexplained:.1e}" if 0.0 < unexplained < 1e-4 else f"{1 - unexplained:.6f}"
 
 
 def _short(value: str) -> str:

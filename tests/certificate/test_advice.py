@@ -267,3 +267,9 @@ def test_a_lack_that_has_a_name_comes_before_those_that_it_could_be_and_is_not_r
     assert first == WITH_LINE
     assert "another activation" in second
     assert "linear term" not in second
+
+
+def test_labels_that_no_set_explains_are_not_said_to_lack_layers() -> None:
+    checks = Check("labels", True, None, None, ""), Check("structure", False, 1.0, 3.0, "")
+    (said,) = advice(certificate(*checks))
+    assert "halfspaces" in said

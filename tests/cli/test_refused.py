@@ -10,6 +10,7 @@ import pytest
 
 import neurecover as nr
 from commands import ENVIRONMENT, Outcome, Run, assert_refused, save_samples, small_teacher
+from neurecover.models.formats.libraries import install_command
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_a_missing_extra_is_named_with_its_command(tmp_path: Path) -> None:
     code = "import sys; sys.modules['pyarrow'] = None; from neurecover.cli import main; main(sys.argv[1:])"
     arguments = [sys.executable, "-c", code, "recover", str(tmp_path / "table.csv")]
     done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT)
-    assert_refused(Outcome(done.returncode, done.stdout, done.stderr), "pip install 'neurecover[data]'")
+    assert_refused(Outcome(done.returncode, done.stdout, done.stderr), install_command("data"))
 
 
 def test_a_defect_is_one_line_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

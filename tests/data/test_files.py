@@ -1,5 +1,6 @@
 """Files of every format: truncated or missing ones are refused by name, and a pass takes the memory of a block."""
 
+import json
 import sys
 import time
 import tracemalloc
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from neurecover import data
+from neurecover.models.formats import libraries
 from neurecover.statistics import Statistic
 
 
@@ -93,8 +95,31 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
 def test_without_pyarrow_the_extra_is_named(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # None in sys.modules is how Python itself marks a module that cannot be imported.
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"extra `data`: pip install 'neurecover\[data\]'"):
+    with pytest.raises(ImportError, match=r"extra `data`: pip install .*\[data\]'"):
         data.open(_write(tmp_path / f"s.{suffix}", TABLE))
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (None, "pip install 'neurecover[data]'"),
+        ({"url": "file:///home/a%20b/clone", "dir_info": {}}, "pip install '/home/a b/clone[data]'"),
+        ({"url": "file:///clone", "dir_info": {"editable": True}}, "pip install -e '/clone[data]'"),
+        (
+            {"url": "https://x.org/n", "vcs_info": {"vcs": "git"}},
+            "pip install 'neurecover[data] @ git+https://x.org/n'",
+        ),
+    ],
+)
+def test_the_command_is_that_of_the_installation(
+    origin: dict | None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Installed:
+        def read_text(self, name: str) -> str | None:
+            return None if origin is None else json.dumps(origin)
+
+    monkeypatch.setattr(libraries, "distribution", lambda name: Installed())
+    assert libraries.install_command("data") == command
 
 
 @pytest.mark.parametrize("layout", ["stored", "compressed", "fortran", "npy"])

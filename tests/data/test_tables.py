@@ -199,3 +199,12 @@ def test_all_columns_that_are_no_numbers_are_named_at_once() -> None:
         ValueError, match=r"columns 'when', 'sex': expected numbers. Got dates and text instead; leave them out"
     ):
         nr.open(frame)
+
+
+def test_rows_of_a_frame_and_of_a_series_have_the_same_labels() -> None:
+    frame = pd.DataFrame({"a": np.arange(8.0), "y": np.arange(8.0)})
+    with pytest.raises(ValueError, match=r"same row labels in X and Y.*Y.loc\[X.index\]"):
+        data.as_source(frame[["a"]].iloc[4:], frame["y"].iloc[:4])
+    shuffled = frame.sample(frac=1.0, random_state=0)
+    X, Y = data.as_source(shuffled[["a"]], frame["y"].loc[shuffled.index]).collect()
+    np.testing.assert_array_equal(X, Y)

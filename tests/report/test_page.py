@@ -15,6 +15,7 @@ import neurecover as nr
 from neurecover.certificate import Certificate
 from neurecover.excerpt import LOOKED_AT, OUTPUTS, ROWS, Excerpt
 from neurecover.models import Polynomial, network_of
+from neurecover.models.formats.libraries import install_command
 from neurecover.report.figures import as_svg, draw_weights
 from neurecover.report.layers import layer_tables
 from neurecover.report.page import report_page
@@ -283,7 +284,7 @@ def test_a_missing_extra_is_named_with_its_command() -> None:
         done.stdout.splitlines(), (("pandas", "data"), ("matplotlib", "report"), ("jinja2", "report")), strict=True
     ):
         assert line.startswith(module), done.stderr
-        assert f"pip install 'neurecover[{extra}]'" in line
+        assert install_command(extra) in line
 
 
 def test_figures_are_never_rounded_to_certainty() -> None:

@@ -54,6 +54,7 @@ LACKING = (
 MISSING_BIASES = "biases (bias=True), "
 MORE_UNITS = "more units (n_hidden=None finds their number), "
 LINEAR_TERM = "a linear term beside the units (affine=True), "
+LACKING_SET = "Try another number of halfspaces, or the intersection in place of the union: these labels do not fit."
 AFFINE = "Try affine=True, which adds a linear term C x to the network: units and an affine part fit these samples."
 LIKE_AFFINE = (
     "activation='leaky_relu(0.1)' or 'abs' looks like that too, and so do units that are on for every sample, which "
@@ -112,6 +113,8 @@ def _n_wanted(checks: tuple[Check, ...], failed: set[str]) -> float:
 
 def _lacks(checks: tuple[Check, ...], lacking: list[Check], told: bool) -> str:
     """Return a phrase on what a wrong network may lack."""
+    if any(check.name == "labels" for check in checks):
+        return LACKING_SET
     failed, tested = {check.name for check in lacking}, any(WITH_LINE in check.remedy for check in lacking)
     linear = any(check.name == "affine part" and check.limit is not None for check in checks)
     if linear and "rounding" not in failed:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import bdtrc
 
 from neurecover.certificate.checks import network
-from neurecover.certificate.checks.facts import Row, run_checks
+from neurecover.certificate.checks.facts import Row, run_checks, would_do
 from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, verdict_of
 
@@ -156,8 +156,8 @@ def _structure(seen: Labelled) -> Check:
     fewest = seen.options.labels.fewest_wrong
     if 0 < wrong.count < fewest:
         sentence = (
-            f"{wrong.count} labels are clearly on the wrong side: too few to show whether they are flipped or the set "
-            "has another part there. More samples tell."
+            f"Labels clearly on the wrong side: {wrong.count}. They are too few to show whether they are flipped or "
+            "the set has another part there. More samples would tell."
         )
         return Check("structure", False, wrong.count, fewest, sentence)
     sentence = "Wrong labels lie like flipped ones: no nearer to the boundary or to each other than by chance."
@@ -248,7 +248,7 @@ def _precision(seen: Labelled) -> Check:
     # Errors of a boundary fall as 1/n.
     wanted = seen.n_samples * widest / limit
     offset = f", and {seen.shift:.2g} standard deviations between thresholds"
-    tail = f": too wide to be an answer. About {wanted:.0g} samples would do."
+    tail = f": too wide to be an answer.{would_do(wanted)}"
     return Check("precision", False, widest, limit, sentence + offset + tail)
 
 

@@ -25,7 +25,6 @@ from neurecover.cli.options import (
 )
 from neurecover.cli.solving import Out, show
 from neurecover.cli.wording import as_options
-from neurecover.terminal import say
 
 LayerMethod = Annotated[
     str,
@@ -142,12 +141,12 @@ def halfspaces(
         machine.answer(facts)
     else:
         relation = "all n·x ≤ t" if intersection else "some n·x > t"
-        say(f"verdict      {certificate.verdict}")
-        say(f"halfspaces   {len(found)}; {source.output_names[0]} = {values[-1]:g} where {relation}")
+        rows = [("verdict", f"{certificate.verdict}: {certificate.meaning}")]
+        rows.append(("halfspaces", f"{len(found)}; {source.output_names[0]} = {values[-1]:g} where {relation}"))
         for normal, t, angle, error in zip(found.normals, found.thresholds, found.angle_errors, found.threshold_errors):
             listed = " ".join(f"{entry:+.4f}" for entry in normal)
-            say(f"             n = ({listed}) ± {angle:.2g} rad, t = {t:.4f} ± {error:.2g}")
+            rows.append(("", f"n = ({listed}) ± {angle:.2g} rad, t = {t:.4f} ± {error:.2g}"))
         for word, sentences in (("try", advice(certificate)), ("because", certificate.reasons)):
-            for place, sentence in enumerate(sentences):
-                say(f"{word if place == 0 else '':<13}{as_options(sentence)}")
+            rows += [(word if place == 0 else "", sentence) for place, sentence in enumerate(sentences)]
+        terminal.out.print(terminal.verdict_panel(certificate.verdict, rows, as_options))
     raise typer.Exit(STATUS[certificate.verdict])

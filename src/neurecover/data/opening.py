@@ -179,7 +179,10 @@ def _as_source(X: Any, Y: Any) -> Source:
 
 
 def check_frame(X: Any, Y: Any) -> None:
-    """Raise an error that lists all columns of a data frame that are not numeric or lack values."""
+    """Raise an error that lists all columns of a data frame that are not numeric or lack values.
+
+    Rows of X and Y with different labels are refused too: they were meant to be paired by label, or are out of step.
+    """
     wrong: list[str] = []
     cures: list[str] = []
     for table in (X, Y):
@@ -193,6 +196,12 @@ def check_frame(X: Any, Y: Any) -> None:
         lacking = [f"{name!r} ({int(count)} missing)" for name, count in table.isna().sum().items() if count]
         wrong += lacking
         cures += ["drop or fill rows that lack a value"] if lacking else []
+    rows: list[Any] = [getattr(table, "index", None) for table in (X, Y)]
+    if all(hasattr(index, "equals") for index in rows) and len(rows[0]) == len(rows[1]) and not rows[0].equals(rows[1]):
+        raise ValueError(
+            "The data frame: expected the same row labels in X and Y. Got different ones instead; pair the rows by "
+            "Y.loc[X.index], or take them as they stand with Y.to_numpy()."
+        )
     if wrong:
         raise ValueError(
             f"The data frame: expected columns of numbers or booleans without missing values. Got {', '.join(wrong)} "

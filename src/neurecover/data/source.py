@@ -197,7 +197,8 @@ class Source:
 
     def __repr__(self) -> str:
         n = "an unknown number of" if self.n_samples is None else self.n_samples
-        shape = f"{n} samples, {self.n_inputs} inputs, {self.n_outputs} outputs"
+        d, p = self.n_inputs, self.n_outputs
+        shape = f"{n} samples, {d} input{'s' * (d != 1)}, {p} output{'s' * (p != 1)}"
         return f"<{type(self).__name__} {self.origin}: {shape}>"
 
 

@@ -55,7 +55,7 @@ def rows_of(found: Estimated) -> dict[str, np.ndarray]:
 
 
 def values_of(found: Estimated) -> dict[str, float]:
-    """Return the values of the reported line by the same names, and its breaks."""
+    """Return the value of every row of the table by its name: const, x, change1, break1, slope1, intercept1, …"""
     line, points = found.line, found.points
     K, h = len(line.breaks), points.size
     a, b = line.coefficients[:2]

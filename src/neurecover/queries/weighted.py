@@ -81,8 +81,8 @@ class Weighted:
     """The fitted network in normal form, and what is known of its parameters, in the order of `models.parameters`.
 
     `fitted` is the same network in the coordinates of the fit, which `whitening` leads to; the information is there.
-    `variances` (P,) are those of the parameters, `moves` (P, P) is T F⁻¹ and `information` F. `model` are the β, of
-    which the last is that of rounding known beforehand.
+    `variances` (P,) are those of the parameters, `moves` (P, P) is T F⁻¹ and `information` F. `model` holds the β of
+    the noise model; the last one is that of the rounding that is known beforehand.
     `chi2` is Σ r² / Var e over the freedom: one where the model of the noise is right. `converged` is
     whether the last step was nothing beside the errors. `rounding` is that of answers (n, p), if known beforehand.
     `outside` is what the rows may have outside the directions of the fit, if these are fewer than the inputs.

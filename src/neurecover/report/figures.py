@@ -12,6 +12,7 @@ import numpy as np
 
 from neurecover.excerpt import Excerpt
 from neurecover.models import Model
+from neurecover.models.formats.libraries import optional
 from neurecover.queried import KinkLine
 from neurecover.report.layers import LayerTable, recovery_tables
 
@@ -198,11 +199,7 @@ def is_wide(table: LayerTable) -> bool:
 
 
 def _style() -> Any:
-    try:
-        from matplotlib import rc_context
-    except ImportError:
-        raise ImportError("Pictures need the extra `report`: pip install 'neurecover[report]'") from None
-    return rc_context(STYLE)
+    return optional("matplotlib", "A picture", "report").rc_context(STYLE)
 
 
 def _figure(width: float, height: float) -> Figure:

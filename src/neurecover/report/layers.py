@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neurecover.models import Composite, Layered, Model, Polynomial
+from neurecover.models.formats.libraries import optional
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -82,10 +83,7 @@ def recovery_tables(recovery: Recovery[Model]) -> list[LayerTable]:
 
 def weights_frame(recovery: Recovery[Model]) -> DataFrame:
     """Return a row per weight. If the certificate has no errors, these are nan and the verdict gives `determined`."""
-    try:
-        import pandas as pd
-    except ImportError:
-        raise ImportError("to_frame needs the extra `data`: pip install 'neurecover[data]'") from None
+    pd = optional("pandas", "to_frame", "data")
     parts, vouched = [], recovery.certificate.verdict in ("exact", "statistical")
     for table in recovery_tables(recovery):
         k, m = table.values.shape

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from neurecover.certificate import Check
+from neurecover.models.formats.libraries import optional
 
 STRONGEST = 0.5  # largest opacity behind a number that keeps it readable, on white and on black
 
@@ -17,14 +18,11 @@ STRONGEST = 0.5  # largest opacity behind a number that keeps it readable, on wh
 @cache
 def environment() -> Any:
     """Return the jinja2 environment, which escapes everything that is not marked as safe."""
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError:
-        raise ImportError("Reports need the extra `report`: pip install 'neurecover[report]'") from None
-    made = Environment(
-        loader=PackageLoader("neurecover.report"),
+    jinja2 = optional("jinja2", "A report", "report")
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("neurecover.report"),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -23,7 +23,7 @@ class OwnInputs:
     whitening: Whitening | None
 
     def composite(self, W: np.ndarray, threshold: np.ndarray, activation: Activation) -> Composite:
-        """Return units of the inputs below the best affine upper part: w = B w_z, t = t_z + w·mean."""
+        """Return the units in coordinates of the inputs, w = B w_z and t = t_z + w·mean, below an affine upper part."""
         network = with_linear_upper(self.source, W, threshold, activation)
         if self.whitening is None:
             return network

@@ -45,5 +45,5 @@ def _nested(case: Case, name: str, words: str, remedy: str) -> Check | None:
     if not good:
         sentence = f"The residual is not noise alone: beside the network it follows {words} (p = {test.p_value:.2g})."
     if case.n_inputs == 1:
-        remedy = f"{WITH_BREAKS} {remedy}"
+        remedy = WITH_BREAKS
     return Check("structure", good, test.p_value, test.level, sentence, remedy)

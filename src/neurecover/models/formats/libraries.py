@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
+from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 
 def optional(name: str, purpose: str, extra: str) -> Any:
@@ -11,7 +14,22 @@ def optional(name: str, purpose: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise ImportError(f"{purpose} needs the extra `{extra}`: pip install 'neurecover[{extra}]'") from None
+        raise ImportError(f"{purpose} needs the extra `{extra}`: {install_command(extra)}") from None
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra, for the way in which the package was installed."""
+    try:
+        origin = json.loads(distribution("neurecover").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:  # run from the source tree
+        return f"pip install '.[{extra}]' in a clone of neurecover"
+    url = origin.get("url", "")
+    if "vcs_info" in origin:
+        return f"pip install 'neurecover[{extra}] @ {origin['vcs_info']['vcs']}+{url}'"
+    if not url.startswith("file:"):  # from a package index
+        return f"pip install 'neurecover[{extra}]'"
+    editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    return f"pip install {editable}'{unquote(urlparse(url).path)}[{extra}]'"
 
 
 def torch() -> Any:
