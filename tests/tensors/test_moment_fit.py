@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 from neurecover.activations import get, scaled_hermite
 from neurecover.tensors import fit_moments, fit_power_sum, inner, network_moments, unpack
-from neurecover.tensors.moment_fit import _scaled_profile, _unit_profile
+from neurecover.tensors.moment_fit import scaled_profile, unit_profile
 from neurecover.tensors.power_sums import PowerPoint, Profile, Target, constant
 
 Network = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -114,9 +114,9 @@ def test_coefficients_of_scaled_units(spec: str) -> None:
 
 POINTS: list[tuple[str, Profile, int]] = [
     ("constant", constant, 0),
-    ("relu", _unit_profile(get("relu")), 1),
-    ("leaky_relu(0.1)", _unit_profile(get("leaky_relu(0.1)")), 1),
-    ("sigmoid", _scaled_profile(get("sigmoid")), 2),
+    ("relu", unit_profile(get("relu")), 1),
+    ("leaky_relu(0.1)", unit_profile(get("leaky_relu(0.1)")), 1),
+    ("sigmoid", scaled_profile(get("sigmoid")), 2),
 ]
 
 

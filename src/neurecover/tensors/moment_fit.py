@@ -66,7 +66,7 @@ def fit_moments(
         moments,
         directions,
         scalars=scalars,
-        profile=_unit_profile(activation) if homogeneous else _scaled_profile(activation),
+        profile=unit_profile(activation) if homogeneous else scaled_profile(activation),
         limits=np.maximum(_LIMITS[: scalars.shape[1]], np.abs(scalars).max(axis=0)),
         weights={j: (weights or {}).get(j, 1.0) / factorial(j) for j in moments},
         max_iterations=max_iterations,
@@ -84,7 +84,7 @@ def network_moments(
     return {j: rank_one(directions, j, A * F[j]) for j in orders}
 
 
-def _unit_profile(activation: Activation) -> Profile:
+def unit_profile(activation: Activation) -> Profile:
     def profile(scalars: np.ndarray, orders: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         h = activation.hermite(scalars[:, 0], max(orders) + 1)
         j = np.array(orders)
@@ -93,7 +93,7 @@ def _unit_profile(activation: Activation) -> Profile:
     return profile
 
 
-def _scaled_profile(activation: Activation) -> Profile:
+def scaled_profile(activation: Activation) -> Profile:
     def profile(scalars: np.ndarray, orders: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         s = np.exp(scalars[:, 1])
         F = scaled_hermite(activation, scalars[:, 0], s, max(orders) + 2)

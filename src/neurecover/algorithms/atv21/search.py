@@ -33,7 +33,7 @@ from neurecover.tensors import (
     n_packed,
     network_moments,
 )
-from neurecover.tensors.moment_fit import _scaled_profile
+from neurecover.tensors.moment_fit import scaled_profile
 
 # Biases and norms to start a unit from: beyond 3.5 a unit is nearly affine, and fits move a norm by a factor of 1.4.
 GRID, NORMS = np.linspace(-3.5, 3.5, 57), np.geomspace(0.3, 4.0, 9)
@@ -193,7 +193,7 @@ class Search:
 
             fit = fit_power_sum(tensors, W, profile=fixed, weights=weights, max_iterations=max_iterations)
             return Point(fit.W, np.zeros(k), fit.A, fit.loss)
-        both = _scaled_profile(act)
+        both = scaled_profile(act)
 
         def scaled(scalars: np.ndarray, orders: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
             value, slope = both(np.column_stack([np.zeros(k), scalars[:, 0]]), orders)
