@@ -59,6 +59,11 @@ def diagnose_steps(box: Box, pairs: np.ndarray) -> str | None:
             "The answers are whole numbers, as labels or rounded values: query what they are rounded from. Between "
             "two of them nothing shows."
         )
+    if len(np.unique(Y)) > options.points and np.array_equal(Y, _in_bfloat16(Y)):
+        return (
+            "The answers have the eight binary digits of bfloat16 and change in steps of that size: too few to see "
+            "units. Query the model in single precision."
+        )
     if Y.min() >= 0.0 and Y.max() <= 1.0:
         return (
             "The answers are steps between 0 and 1, as of a classifier of trees or nearest neighbours, or of "
@@ -120,10 +125,16 @@ def diagnose_inputs(box: Box) -> tuple[str | None, str | None]:
         if abs(rank) > options.order and max(ratio, 1.0 / ratio) > options.decay:
             end = "last" if ratio > 1.0 else "first"
             window = (
-                f"The effect of the inputs falls with their distance from the {end} one, as of a recurrent model that "
-                "reads a window: such a model is not extracted. Query a single step of it, from state to state."
+                f"The effect of the inputs falls with their distance from the {end} one. If this is a recurrent model "
+                "that reads them as a window, query a single step of it, from state to state: a window is not "
+                "extracted."
             )
     return without_effect, window
+
+
+def _in_bfloat16(Y: np.ndarray) -> np.ndarray:
+    """Return the answers without the binary digits that bfloat16, the upper half of single precision, does not have."""
+    return (np.ascontiguousarray(Y, dtype=np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
 
 
 def _half_way(box: Box, low: np.ndarray, high: np.ndarray) -> np.ndarray:
