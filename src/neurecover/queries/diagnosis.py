@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.data.oracles.diagnosis import describe_classes
+from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.resolution import check_repeatable
 from neurecover.queries.options import DiagnosisOptions
 
 
@@ -74,6 +76,19 @@ def diagnose_steps(box: Box, pairs: np.ndarray) -> str | None:
         "The model is piecewise constant, as decision trees, forests, boosted trees and nearest neighbours are: it is "
         "no neural network, and its answers show no weights."
     )
+
+
+def diagnose_changes(box: Box, rng: np.random.Generator) -> str | None:
+    """Return a sentence if some queries are answered differently again, as with a little dropout left on; else None."""
+    X = box.limits.pull_inside(rng.standard_normal((box.options.looks.repeated, box.n_inputs)))
+    if 2 * len(X) > box.affordable:
+        return None
+    with box.counting("kind of model"):
+        try:
+            check_repeatable(box, X, box(X), box.options.box)
+        except UnsolvableError as changes:
+            return str(changes)
+    return None
 
 
 def diagnose_bounded(box: Box, rng: np.random.Generator) -> str | None:
