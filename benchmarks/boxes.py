@@ -228,8 +228,8 @@ def run_once(kind: Kind, seed: int) -> Run:
     if isinstance(behind, str):
         named = verdict == "failed" and behind in " ".join(found.certificate.reasons)
         return Run(named and few, claimed, verdict, np.nan, queries, cpu, clock)
-    if np.array_equal(found.network.n_hidden, behind.n_hidden):
-        apart = compare(found.network, behind)
+    if np.array_equal(np.atleast_1d(found.network.n_hidden), np.atleast_1d(behind.n_hidden)):
+        apart = compare(DeepNetwork(found.network.layers), DeepNetwork(behind.layers))
         error = max(apart.weight_error, apart.bias_error)
     right = claimed and few and error <= kind.error and clock < kind.seconds + 10.0
     return Run(right, claimed and not error <= FALSE, verdict, error, queries, cpu, clock)

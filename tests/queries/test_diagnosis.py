@@ -92,6 +92,23 @@ def test_a_window_of_a_recurrent_model_is_named_early() -> None:
     assert found.n_queries <= 2_000  # the radius where it settles differs with the rounding: 12 queries or 300 more
 
 
+def test_a_network_in_bfloat16_is_no_tree() -> None:
+    def upper_half(H: np.ndarray) -> np.ndarray:
+        return (np.ascontiguousarray(H, dtype=np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
+
+    def in_bfloat16(Z: np.ndarray) -> np.ndarray:
+        hidden = upper_half(np.maximum(upper_half(Z) @ TRUTH.W.T.astype(np.float32) + TRUTH.b.astype(np.float32), 0.0))
+        return upper_half(hidden @ TRUTH.A.T.astype(np.float32))
+
+    found = nr.extract(nr.oracle(in_bfloat16, 6), random_state=0)
+    said = " ".join(found.certificate.reasons)
+    assert found.certificate.verdict == "failed"
+    assert "bfloat16" in said, found.summary()
+    assert "trees" not in said
+    assert found.n_queries is not None
+    assert found.n_queries <= 2_000
+
+
 def test_smooth_models_of_no_known_kind_end_early() -> None:
     rng = np.random.default_rng(0)
     layers = [(rng.standard_normal((k, d)), rng.standard_normal(k)) for k, d in ((5, 6), (4, 5), (1, 4))]

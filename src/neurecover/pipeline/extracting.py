@@ -32,7 +32,7 @@ from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import Run, add_diagnosis, running
 from neurecover.queried import Queried
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.diagnosis import diagnose_bounded, diagnose_inputs
+from neurecover.queries.diagnosis import diagnose_bounded, diagnose_changes, diagnose_inputs
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.options import QueryOptions
 from neurecover.queries.smooth.shape import find_shape
@@ -183,7 +183,8 @@ def _search(
         network, certificate = constant, _certify_constant(constant, str(reason), box.queries)
     if certificate.verdict not in SETTLED:
         with suppress(UnsolvableError), run.overtime(box.options.late):
-            unused, cause = diagnose_inputs(box)
+            unused, window = diagnose_inputs(box)
+            cause = diagnose_changes(box, np.random.default_rng(1)) or window
             plain = cause is None and read.probabilities is None
             if plain and unused is None and not box.coarse:
                 cause = diagnose_bounded(box, np.random.default_rng(0))

@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.data.oracles.diagnosis import describe_classes
+from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.resolution import check_repeatable
 from neurecover.queries.options import DiagnosisOptions
 
 
@@ -59,6 +61,11 @@ def diagnose_steps(box: Box, pairs: np.ndarray) -> str | None:
             "The answers are whole numbers, as labels or rounded values: query what they are rounded from. Between "
             "two of them nothing shows."
         )
+    if len(np.unique(Y)) > options.points and np.array_equal(Y, _in_bfloat16(Y)):
+        return (
+            "The answers have the eight binary digits of bfloat16 and change in steps of that size: too few to see "
+            "units. Query the model in single precision."
+        )
     if Y.min() >= 0.0 and Y.max() <= 1.0:
         return (
             "The answers are steps between 0 and 1, as of a classifier of trees or nearest neighbours, or of "
@@ -69,6 +76,19 @@ def diagnose_steps(box: Box, pairs: np.ndarray) -> str | None:
         "The model is piecewise constant, as decision trees, forests, boosted trees and nearest neighbours are: it is "
         "no neural network, and its answers show no weights."
     )
+
+
+def diagnose_changes(box: Box, rng: np.random.Generator) -> str | None:
+    """Return a sentence if some queries are answered differently again, as with a little dropout left on; else None."""
+    X = box.limits.pull_inside(rng.standard_normal((box.options.looks.repeated, box.n_inputs)))
+    if 2 * len(X) > box.affordable:
+        return None
+    with box.counting("kind of model"):
+        try:
+            check_repeatable(box, X, box(X), box.options.box)
+        except UnsolvableError as changes:
+            return str(changes)
+    return None
 
 
 def diagnose_bounded(box: Box, rng: np.random.Generator) -> str | None:
@@ -120,10 +140,16 @@ def diagnose_inputs(box: Box) -> tuple[str | None, str | None]:
         if abs(rank) > options.order and max(ratio, 1.0 / ratio) > options.decay:
             end = "last" if ratio > 1.0 else "first"
             window = (
-                f"The effect of the inputs falls with their distance from the {end} one, as of a recurrent model that "
-                "reads a window: such a model is not extracted. Query a single step of it, from state to state."
+                f"The effect of the inputs falls with their distance from the {end} one. If this is a recurrent model "
+                "that reads them as a window, query a single step of it, from state to state: a window is not "
+                "extracted."
             )
     return without_effect, window
+
+
+def _in_bfloat16(Y: np.ndarray) -> np.ndarray:
+    """Return the answers without the binary digits that bfloat16, the upper half of single precision, does not have."""
+    return (np.ascontiguousarray(Y, dtype=np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
 
 
 def _half_way(box: Box, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -44,6 +44,7 @@ class DiagnosisOptions:
     steps: int = 12  # halvings of an interval in which the answers change: a slope leaves 2^-12 of the change
     jump: float = 0.02  # of the change that is left if it has a jump: eighty times what a slope leaves
     jumps: float = 0.6  # of the segments that show one
+    repeated: int = 64  # queries made twice: a model of which 4 % of the answers change is missed in 0.5 %
     moves: int = 6  # points at which every input is moved by itself
     most_inputs: int = 150  # up to which that is done
     order: float = 0.85  # rank correlation of an input's place and its effect, as of a window that is read in order

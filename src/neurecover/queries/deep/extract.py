@@ -15,7 +15,6 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.regions import Regions
-from neurecover.queries.box.resolution import check_repeatable
 from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import answer_sizes
@@ -34,7 +33,7 @@ from neurecover.queries.deep.layers import (
 from neurecover.queries.deep.outside import measure_outside
 from neurecover.queries.deep.span import Span, find_gradient_span, lift
 from neurecover.queries.deep.unfinished import describe_reached
-from neurecover.queries.diagnosis import diagnose_bounded
+from neurecover.queries.diagnosis import diagnose_bounded, diagnose_changes
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.shallow.extract import extract_shallow
 from neurecover.queries.weighted import Weighted, fit_weighted
@@ -65,7 +64,9 @@ def extract_deep(
         raise ValueError(f"expected at least one hidden layer of at least one unit. Got {n_hidden}, {depth} instead.")
     plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
     _refuse_few_digits(box)
-    _refuse_changing_answers(box, rng)
+    changing = diagnose_changes(box, rng)
+    if changing is not None:
+        raise UnsolvableError(changing)
     try:
         found = _try_repeatedly(box, plan, regions, rng, deadline, progress or _silent)
     except OtherUnitsError:
@@ -94,15 +95,6 @@ def extract_deep(
 
 class FewDigitsError(UnsolvableError):
     """The answers have too few digits for several layers."""
-
-
-def _refuse_changing_answers(box: Box, rng: np.random.Generator) -> None:
-    """Raise UnsolvableError if some queries are answered differently again, as with a little dropout left on."""
-    X = box.limits.pull_inside(rng.standard_normal((box.options.deep.repeated, box.n_inputs)))
-    if 2 * len(X) > box.affordable:
-        return
-    with box.counting("kind of model"):
-        check_repeatable(box, X, box(X), box.options.box)
 
 
 def _refuse_few_digits(box: Box) -> None:

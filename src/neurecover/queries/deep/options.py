@@ -10,7 +10,6 @@ class DeepOptions:
     """How lines are drawn, boundaries traced and tested, layers closed, and the network polished and checked."""
 
     # Attempts and the last check.
-    repeated: int = 64  # queries made twice before all: a model of which 4 % of the answers change is missed in 0.5 %
     attempts: int = 6  # with other lines, and more of them each time
     empty_attempts: int = 3  # without a single unit in some layer, after which no others are made
     solved: float = 1e-8  # relative residual that is rounding: a wrong weight leaves far more

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.resolution import check_repeatable
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +158,7 @@ def _search(line: _Line, start: float, stop: float, most: int) -> tuple[np.ndarr
     options = line.box.options.lines
     before, limit = line.box.queries, line.box.queries + most
     rng = np.random.default_rng(0)
-    work = _first_intervals(line, start, stop)
+    work, looked = _first_intervals(line, start, stop), False
     found: list[np.ndarray] = []
     blurred: list[np.ndarray] = []
     for _ in range(options.levels):
@@ -169,8 +170,12 @@ def _search(line: _Line, start: float, stop: float, most: int) -> tuple[np.ndarr
         work, tolerance = work.take(~narrow), tolerance[~narrow]
         if not len(work) or line.box.queries + 6 * len(work) > limit:
             break
-        if _is_hopeless(line.box.queries - before, sum(map(len, found)), options.patience):
+        asked, n_found = line.box.queries - before, sum(map(len, found))
+        if _is_hopeless(asked, n_found, options.patience):
             break
+        if not looked and asked > options.doubt * (1 + n_found):
+            looked = True
+            _look_again(line, work)
         meeting, candidate = _find_meeting(work, tolerance, line.fraction)
         single = candidate.copy()
         single[candidate] = _confirm(line, work.take(candidate), tolerance[candidate], meeting[candidate])
@@ -190,6 +195,12 @@ def _is_hopeless(queries: int, found: int, patience: int) -> bool:
     exactly one kink, which is then found (Poisson: λ e^{−λ} with λ = 3m/q ≤ 6).
     """
     return queries > patience and found < queries / 300
+
+
+def _look_again(line: _Line, work: _Intervals) -> None:
+    """Raise UnsolvableError if some of the answers at the ends of the intervals are different now."""
+    again = work.take(np.arange(min(len(work), line.box.options.lines.repeated)))
+    check_repeatable(line.box, line.x + again.a[:, None] * line.v, again.fa, line.box.options.box)
 
 
 def _first_intervals(line: _Line, start: float, stop: float) -> _Intervals:

@@ -17,6 +17,8 @@ class LineOptions:
     passes: int = 4  # measurements of the pieces while kinks within rounding are dropped
     ratio: float = 6.0  # between first intervals when answers are coarse: far ones do not show near kinks
     patience: int = 6_000  # queries after which curves are told from kinks
+    doubt: int = 150  # queries for a kink found, from which some are repeated: a kink takes about 12
+    repeated: int = 64  # of these: answers of which 5 % change pass once in 27 times
     far: float = 1e4  # length of a line: a hyperplane at distance r crosses it beyond with a chance of about r / far
     far_coarse: float = 1e3  # the same when answers are coarse, and farther out too coarse
     most: int = 100_000  # queries on one line: enough for thousands of kinks
