@@ -11,7 +11,8 @@ kink, cross its plane. It is counted from the true network, so that it is an upp
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,37 +77,41 @@ def crossed(truth: Network, queries: int, rng: np.random.Generator) -> int:
     return int(np.sum(~seen))
 
 
-def measure(track: Track) -> Iterator[Row]:
-    """Yield a row for each width and seed."""
+def measure(track: Track) -> Iterator[Callable[[], Row]]:
+    """Yield the row of each width and seed, to be measured unless it was kept."""
     for k in WIDTHS:
         for seed in track(SEEDS, f"{k} units"):
-            truth, rng = network(k, seed), np.random.default_rng([seed, 1])
-            began = time.process_time()
-            queried = extract(oracle(truth, D), random_state=seed, time_budget=BUDGET)
-            seconds = time.process_time() - began
-            queries = queried.n_queries or 0
-            n = max(queries, 20 * truth.n_parameters)
-            X = rng.standard_normal((n, D))
-            sampled = recover(X, truth(X), n_hidden=k, random_state=seed, time_budget=BUDGET)
-            active = (X @ truth.W.T + truth.b > 0).sum(axis=0)
-            yield {
-                "units": k,
-                "seed": seed,
-                "queries": queries,
-                "extract: missed": missed(queried, truth),
-                "extract: planes missed": missed(queried, truth, either_side=True),
-                "extract: verdict": queried.certificate.verdict,
-                "extract: CPU seconds": round(seconds, 1),
-                "random lines: missed": crossed(truth, queries, rng),
-                "samples": n,
-                "recover: missed": missed(sampled, truth),
-                "recover: verdict": sampled.certificate.verdict,
-                "active on too few samples": int(np.sum(active <= D + 1)),
-                "claimed but missed": sum(
-                    run.certificate.verdict in ("exact", "statistical") and missed(run, truth) > 0
-                    for run in (queried, sampled)
-                ),
-            }
+            yield partial(measure_one, k, seed)
+
+
+def measure_one(k: int, seed: int) -> Row:
+    """Extract and recover one network; return how many of its units each way missed."""
+    truth, rng = network(k, seed), np.random.default_rng([seed, 1])
+    began = time.process_time()
+    queried = extract(oracle(truth, D), random_state=seed, time_budget=BUDGET)
+    seconds = time.process_time() - began
+    queries = queried.n_queries or 0
+    n = max(queries, 20 * truth.n_parameters)
+    X = rng.standard_normal((n, D))
+    sampled = recover(X, truth(X), n_hidden=k, random_state=seed, time_budget=BUDGET)
+    active = (X @ truth.W.T + truth.b > 0).sum(axis=0)
+    return {
+        "units": k,
+        "seed": seed,
+        "queries": queries,
+        "extract: missed": missed(queried, truth),
+        "extract: planes missed": missed(queried, truth, either_side=True),
+        "extract: verdict": queried.certificate.verdict,
+        "extract: CPU seconds": round(seconds, 1),
+        "random lines: missed": crossed(truth, queries, rng),
+        "samples": n,
+        "recover: missed": missed(sampled, truth),
+        "recover: verdict": sampled.certificate.verdict,
+        "active on too few samples": int(np.sum(active <= D + 1)),
+        "claimed but missed": sum(
+            run.certificate.verdict in ("exact", "statistical") and missed(run, truth) > 0 for run in (queried, sampled)
+        ),
+    }
 
 
 def draw(rows: list[dict[str, str]], path: Path) -> None:

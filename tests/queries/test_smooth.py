@@ -56,3 +56,26 @@ def test_counting_keeps_to_what_is_left_of_the_budget() -> None:
     box = Box(teacher("gelu", 6, 9, 1, 0), 6, budget=500)
     assert count_units(box, get("gelu"), np.random.default_rng(0)) is None
     assert box.queries <= 500
+
+
+@pytest.mark.parametrize("activation", ["gelu", "silu"])
+def test_a_rank_that_counts_too_many_units_is_no_width_that_was_asked_for(activation: str) -> None:
+    rng = np.random.default_rng(7315)
+    W, b, A, c = rng.standard_normal((4, 5)), 0.5 * rng.standard_normal(4), rng.standard_normal((1, 4)), np.ones(1)
+    truth = nr.Network(W, b, A, c, activation=activation)
+    assert (count_units(Box(truth, 5), get(activation), np.random.default_rng(7315)) or 0) > 4
+    found = nr.extract(nr.oracle(truth, 5), random_state=7315)
+    assert found.certificate.verdict == "exact"
+    assert nr.compare(found.network, truth).weight_error < 1e-11
+
+
+@pytest.mark.parametrize("activation", ["gelu", "softplus"])
+def test_a_residual_connection_beside_smooth_units_is_found(activation: str) -> None:
+    rng = np.random.default_rng(7300)
+    W, b, A, c = rng.standard_normal((4, 5)), 0.5 * rng.standard_normal(4), rng.standard_normal((2, 4)), np.ones(2)
+    truth = nr.Network(W, b, A, c, activation=activation, C=rng.standard_normal((2, 5)))
+    found = nr.extract(nr.oracle(truth, 5), random_state=7300)
+    assert found.certificate.verdict == "exact"
+    assert isinstance(found.network, nr.Network)
+    assert found.network.C is not None
+    assert nr.compare(found.network, truth).weight_error < 1e-11

@@ -173,7 +173,8 @@ def recover_smooth(
     if shape is not None:
         spread = float(np.clip(options.bending / shape.size, *options.spread))
         run.clock.stage("activation", f"{shape.activation}, from single bends far from the origin.")
-    if width is None and far:
+    given = width is not None
+    if not given and far:
         with box.counting("number of units"):
             width = count_units(box, activation, run.rng)
         if width is not None:
@@ -187,19 +188,44 @@ def recover_smooth(
         drawn = box.limits.pull_inside(spread * run.rng.standard_normal((more, box.n_inputs)))
         with box.counting("designed samples"):
             Z, Y = np.vstack([Z, drawn]), np.vstack([Y, box(drawn)])
-        left = run.deadline.seconds_left
-        best = recover(
-            box.inputs(Z),
-            Y,
-            n_hidden=width,
-            activation=activation,
-            random_state=run.rng,
-            time_budget=left if np.isfinite(left) else None,
-            progress=run.report.tell,
-        )
+        best = _fit_samples(box.inputs(Z), Y, activation, width, given, run)
         run.clock.stage("designed samples", f"{len(Z):,} samples, {best.certificate.verdict}.")
         if best.certificate.verdict in SETTLED:
             break
+    return best
+
+
+def _fit_samples(
+    X: np.ndarray, Y: np.ndarray, activation: Activation, width: int | None, given: bool, run: Run
+) -> Recovery[Network | DeepNetwork]:
+    """Recover one hidden layer from samples, with an affine term beside it where there is no network without one.
+
+    A width that was not given, but counted, is where the search begins: steep units are counted too often.
+    """
+    best: Recovery[Network | DeepNetwork] | None = None
+    for affine in (False, True):
+        wanted = width
+        while True:
+            left = run.deadline.seconds_left
+            found = recover(
+                X,
+                Y,
+                n_hidden=wanted,
+                activation=activation,
+                affine=affine,
+                random_state=run.rng,
+                time_budget=left if np.isfinite(left) else None,
+                progress=run.report.tell,
+            )
+            best = found if best is None or found.certificate.verdict in SETTLED else best
+            assert isinstance(found.network, Network)
+            fewer = not given and wanted is not None and found.network.n_hidden < wanted
+            if not fewer or found.certificate.verdict in SETTLED or run.deadline.passed:
+                break
+            wanted = found.network.n_hidden
+        if best.certificate.verdict in SETTLED or run.deadline.passed:
+            break
+    assert best is not None
     return best
 
 

@@ -248,7 +248,7 @@ def _extract_smooth(
             run.clock.stage("one hidden layer", str(many))
             width = width or many.n_units
         except NotSaturatingError:
-            if wanted is not None:
+            if activation is not None:
                 raise
     found = recover_smooth(box, wanted, shape, width, run)
     if found is None:

@@ -184,6 +184,7 @@ def _try_repeatedly(
             if (
                 barren == options.empty_attempts
                 or deadline.passed
+                or box.queries >= options.enough
                 or (box.budget is not None and box.queries >= options.budget * box.budget)
             ):
                 break
@@ -191,7 +192,8 @@ def _try_repeatedly(
         tell("residual", found.residual)
         if best is None or found.residual < best.residual:
             best = found
-        if best.residual < max(options.solved, _explained_by_rounding(box) if box.coarse else 0.0) or deadline.passed:
+        solved = best.residual < max(options.solved, _explained_by_rounding(box) if box.coarse else 0.0)
+        if solved or deadline.passed or box.queries >= options.enough:
             break
         if attempt == 1 and diagnose_bounded(box, rng) is not None:
             break

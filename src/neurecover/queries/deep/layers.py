@@ -25,6 +25,7 @@ from neurecover.queries.deep.fits.upper import find_last_layer
 from neurecover.queries.deep.level import Level, add_unit, fill_unseen_weights, refine_rows, scan_parts, search_line
 from neurecover.queries.deep.record import Record
 from neurecover.queries.deep.signs import apply_signs, find_signs_by_moving, find_signs_from_above
+from neurecover.queries.deep.together import correct_together
 from neurecover.solve.deadline import Deadline
 
 Progress = Callable[[str, float], None]
@@ -155,7 +156,8 @@ def _solve_upwards(
             barren = barren + 1 if isinstance(error, EmptyLayerError) and below == units_below else 0
             units_below = below
             reached = reached.or_more(levels)
-            if number == 1 or returns == options.returns or barren == options.empty_returns or deadline.passed:
+            ended = deadline.passed or returns >= options.returns or box.queries >= options.enough
+            if number == 1 or ended or barren == options.empty_returns:
                 error.reached = reached
                 raise
             tell("back to hidden layer", number - 1.0)
@@ -189,7 +191,8 @@ def _solve_upwards(
             continue
         with box.counting(f"hidden layer {number}"):
             # Where no layer above was found, one of these units may bend after all: more points tell.
-            levels[-1] = replace(_drop_bent(box, refined, rng, 1 + returns), closed=True)
+            straight = _correct(box, _drop_bent(box, refined, rng, 1 + returns), rng)
+            levels[-1] = replace(straight, closed=True)
             if number == (plan.depth or plan.deepest):
                 raise UnsolvableError(f"No output layer fits on {number} hidden layers.")
             levels.append(_next_level(box, levels[-1], rng))
@@ -201,6 +204,15 @@ def _drop_bent(box: Box, level: Level, rng: np.random.Generator, times: int) -> 
     if not 1 < level.n_units <= options.few:
         return level
     return level.keep(find_straight_units(box, level, rng, times))
+
+
+def _correct(box: Box, level: Level, rng: np.random.Generator) -> Level:
+    """Correct the rows of all layers so far together, where those of this one rest on rows that are off."""
+    options, known = box.options.deep, level.known
+    n_weights = sum(W.size + b.size for W, b in known.layers) + level.theta.size
+    if box.coarse or known.unsigned is not None or known.error < options.inherited or n_weights > options.together:
+        return level
+    return correct_together(box, level, rng)
 
 
 def _drop_worst(box: Box, level: Level) -> Level:

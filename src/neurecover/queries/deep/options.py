@@ -24,6 +24,7 @@ class DeepOptions:
     held_out_extremes: int = 150  # held-out queries where the values of a layer are extreme
     held_out_corners: int = 500  # held-out queries at the corners of a range
     unfinished: int = 5  # answers for a weight of the output layer on top of layers below one that was not finished
+    enough: int = 1_000_000  # queries after which no attempt is started and no layer returned to: it is minutes
     budget: float = 0.9  # of the query budget after which no attempt is started
 
     crowded: float = 6.0  # `Box.crowding` from which no unit is looked for: networks at 13 and more showed none
@@ -125,6 +126,9 @@ class DeepOptions:
     kinks_per_miss: int = 400  # for one point without a kink: a deeper boundary may meet few others to bend at
     kinks_per_miss_coarse: int = 4  # the same when answers are coarse, and the first such point is for nothing
     refinements: int = 3  # of rows that are known worse than the others, before a layer is closed
+    together: int = 1_000  # weights that are corrected together: a step of more takes seconds
+    together_steps: int = 2  # of them: the first ends at rounding, and the second leaves out kinks of other units by it
+    inherited: float = 1e-10  # error of the values below a layer from which that is worth its queries
     worst: float = 30.0  # times the median error of a row that no layer is closed on
 
     # Signs.
