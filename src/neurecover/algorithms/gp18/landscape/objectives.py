@@ -89,18 +89,16 @@ class Landscape:
         return float(value), gradient, hessian.reshape(k * r, k * r)
 
 
-def one_by_one(
-    second: np.ndarray, fourth: np.ndarray, rng: np.random.Generator, *, start: np.ndarray | None = None
-) -> np.ndarray:
+def one_by_one(second: np.ndarray, fourth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return the r units as unit rows (r, r), up to sign, one local minimum of G(z) after the other [GP18, §2.1].
 
-    Each search starts at random in the complement of the minima found so far; `start` (r,) is the first point.
+    Each search starts at random in the complement of the minima found so far.
     A trust-region method with exact Hessians leaves every strict saddle.
     """
     flat, B = _flat(second, fourth)
     r = len(B)
     found = np.empty((0, r))
-    point = rng.standard_normal(r) if start is None else np.linalg.solve(B, start)
+    point = rng.standard_normal(r)
     for _ in range(20 * r):
         y = _minimum(flat.one, point)
         direction = y / np.linalg.norm(y)
@@ -118,13 +116,11 @@ def one_by_one(
     )
 
 
-def simultaneous(
-    second: np.ndarray, fourth: np.ndarray, rng: np.random.Generator, *, start: np.ndarray | None = None
-) -> np.ndarray:
+def simultaneous(second: np.ndarray, fourth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return the r units as unit rows (r, r), up to sign, from one local minimum of G(Z) [GP18, B.4]."""
     flat, B = _flat(second, fourth)
     r = len(B)
-    Y = rng.standard_normal((r, r)) / np.sqrt(r) if start is None else np.linalg.solve(B, start.T).T
+    Y = rng.standard_normal((r, r)) / np.sqrt(r)
 
     def objective(v: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         value, gradient, hessian = flat.all(v.reshape(r, r))
