@@ -7,6 +7,8 @@ import pytest
 
 import neurecover as nr
 from benchmarks.coverage import deviations
+from neurecover.certificate.residuals.tested import without_shared_rounding
+from neurecover.data import ArraySource
 from neurecover.data.distinct import with_gaps
 from neurecover.statistics import OutputDigits, OutputPrecision
 
@@ -104,3 +106,34 @@ def test_single_precision_does_not_widen_errors_where_noise_is_far_larger() -> N
     # The order of units is a convention of the search.
     pair = (np.sort(errors.standard_errors["W"], axis=0) for errors in (single, double))
     np.testing.assert_allclose(*pair, rtol=1e-3)
+
+
+def _silent_in_a_third(seed: int) -> tuple[nr.Network, np.ndarray]:
+    """Draw a network whose units are all off in a tenth to a third of the inputs, where its outputs are c."""
+    drawn = nr.simulate.teacher(3, 3, 2, random_state=seed)
+    truth = nr.Network(drawn.W, np.full(3, -0.3), drawn.A, [0.7, -1.3])
+    return truth, np.random.default_rng(seed).standard_normal((400, 3))
+
+
+def test_rows_that_share_one_rounding_error_refuse_no_right_network() -> None:
+    """Counted as many errors they refused 7 of these 8; the weights agree to seven standard errors."""
+    for seed in range(2, 10):
+        truth, X = _silent_in_a_third(seed)
+        found = nr.recover(X, truth(X).astype(np.float32).astype(float), n_hidden=3, random_state=seed)
+        assert found.certificate.verdict == "statistical", seed
+        off = deviations(found, truth)
+        assert off is not None
+        assert np.abs(off).max() < 7.0
+
+
+def test_only_rows_that_share_one_rounding_error_are_one() -> None:
+    """Outputs that differ among the rows without an active unit are not c alone: all of these rows are tested."""
+    truth, X = _silent_in_a_third(2)
+    off = (X @ truth.W.T + truth.b <= 0.0).all(axis=1)
+    Y = np.round(truth(X), 4)
+    kept = without_shared_rounding(ArraySource(X, Y), truth)
+    assert kept.count() == len(X) - np.count_nonzero(off) + 1
+    Y[off] = np.round(truth(X)[off] + 0.01 * X[off, :1], 4)
+    values, counts = np.unique(Y[off], axis=0, return_counts=True)
+    assert without_shared_rounding(ArraySource(X, Y), truth).count() == len(X) - counts.max() + 1
+    assert len(values) > 20

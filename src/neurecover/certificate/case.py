@@ -29,6 +29,7 @@ from neurecover.certificate.residuals.nested import Nested, nested_tests
 from neurecover.certificate.residuals.probes import probe_test
 from neurecover.certificate.residuals.resolution import Visible, visible_unit
 from neurecover.certificate.residuals.shapes import shape_test
+from neurecover.certificate.residuals.tested import Tested, without_shared_rounding
 from neurecover.certificate.sides import Sides
 from neurecover.certificate.signs.exchange import least_apart
 from neurecover.certificate.signs.planes import NearestPlanes, nearest_planes
@@ -67,8 +68,6 @@ class Case:
     bias: bool = True
     options: CertificateOptions = DEFAULTS
     distinct: Source | None = None
-
-    # Values that need no pass over the samples.
 
     @cached_property
     def size(self) -> np.ndarray:
@@ -150,8 +149,6 @@ class Case:
             return False
         return can_be_tested(self.model, self.samples, self.options.by_products)
 
-    # The network in its normal form, and the samples that count.
-
     @cached_property
     def _aligned(self) -> tuple[Model, Model]:
         return aligned(self.model, self.whitening)
@@ -177,8 +174,6 @@ class Case:
         mapped = self.sums.counted.parent if isinstance(self.sums.counted, Unweighted) else self.sums.counted
         raw = mapped.parent if isinstance(mapped, Mapped) else None
         return without_weights(raw) if raw is not None and not raw.base.streams else None
-
-    # Sums over the samples.
 
     @cached_property
     def sums(self) -> Sums:
@@ -207,8 +202,6 @@ class Case:
     def precision(self) -> OutputPrecision:
         """The digits of the outputs."""
         return self.evidence.precision or self.sums.precision
-
-    # The information matrix of the samples, and values derived from it.
 
     @cached_property
     def information(self) -> Information | ManyWeights:
@@ -269,10 +262,9 @@ class Case:
 
     @cached_property
     def to_others(self) -> float:
-        """The largest distance of a weight, in standard errors, to other optima that fit as well; inf unless errors are
-        large.
+        """The largest distance of a weight, in standard errors, to other optima that fit as well.
 
-        If the errors are small, separate optima speak for another law: softplus has two, with its bend between them.
+        Infinite if errors are small: separate optima then speak for another law. Softplus has two, beside its bend.
         """
         nearby, normal = self.evidence.nearby, self.normal
         known = self.drawn is not None and len(nearby) > 1 and self.widest > self.options.wide
@@ -342,8 +334,6 @@ class Case:
         spread = np.linalg.norm(errors[name], axis=0)
         return np.asarray(np.linalg.norm(self.normal.to_arrays()[name], axis=0) / np.maximum(spread, 1e-300))
 
-    # Which weights the samples show, and other networks with the same function.
-
     @cached_property
     def rare(self) -> np.ndarray | None:
         """A mask (k, d) of the first layer's weights that too few rows show; None if this is not counted."""
@@ -392,8 +382,6 @@ class Case:
             return np.inf
         return least_apart(self.normal, self.errors.arrays, self.raw, self.options)
 
-    # The residual, under noise.
-
     @property
     def influence(self) -> Influence:
         assert self.errors.influence is not None
@@ -418,11 +406,22 @@ class Case:
         return np.asarray(np.average((Y - np.average(Y, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
 
     @cached_property
+    def tested(self) -> Tested:
+        """The rows on which residuals are tested: of those that share one rounding error, only the first."""
+        assert isinstance(self.information, Information)
+        every = Tested(self.rows, self.information, float(self.serial.sums["squared"].sum()), self.n_equations)
+        rows = without_shared_rounding(self.rows, self.white) if any(self.precision.names) else self.rows
+        if rows is self.rows:
+            return every
+        found = Tested.of(rows, self.sums.blank_curvature())
+        return found if found.information.weakest >= self.options.singular else every
+
+    @cached_property
     def p_structure(self) -> float:
         """The p-value of the residual's correlation with random units."""
-        assert isinstance(self.information, Information)
         assert self.sums.probes is not None
-        return probe_test(self.information, self.variance, self.sums.probes, self.rows, self.options.significance)
+        rows, information = self.tested.rows, self.tested.information
+        return probe_test(information, self.variance, self.sums.probes, rows, self.options.significance)
 
     @cached_property
     def nested(self) -> tuple[Nested, ...]:
@@ -430,17 +429,16 @@ class Case:
         alternatives = self.sums.alternatives
         if alternatives is None or not isinstance(self.information, Information):
             return ()
-        rss = float(self.serial.sums["squared"].sum())
-        shared = shared_rounding(self.precision, self.variance, self.options)
-        return nested_tests(self.information, alternatives, rss, self.n_equations, self.rows, shared)
+        own, shared = self.tested, shared_rounding(self.precision, self.variance, self.options)
+        return nested_tests(own.information, alternatives, own.rss, own.n_equations, own.rows, shared)
 
     @cached_property
     def shape(self) -> tuple[float, str] | None:
         """The p-value of the most significant shape, and the shape; None for streams, to save two passes."""
         if self.rows.base.streams:
             return None
-        assert isinstance(self.information, Information)
-        return shape_test(self.information, self.whitening, self.rows, self.rng, self.options.shape_work)
+        own = self.tested
+        return shape_test(own.information, self.whitening, own.rows, self.rng, self.options.shape_work)
 
     @cached_property
     def p_corners(self) -> float | None:
@@ -448,7 +446,7 @@ class Case:
         white = self.white
         if isinstance(white, Composite) or white.activation.homogeneity != 1.0 or self.rows.base.streams:
             return None
-        return corner_test(white, self.rows, self.options.corners)
+        return corner_test(white, self.tested.rows, self.options.corners)
 
     @cached_property
     def bends(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -482,10 +480,8 @@ class Case:
         """The p-value of the hypothesis that the first and the later rows have the same weights; None for streams."""
         if self.rows.base.streams or not isinstance(self.information, Information):
             return None
-        options = self.options
-        return constancy_test(
-            self.information, self.bias, self.rows, self.n_equations, options.shape_work, options.significance
-        )
+        own, how = self.tested, self.options
+        return constancy_test(own.information, self.bias, own.rows, own.n_equations, how.shape_work, how.significance)
 
     @property
     def mean_z(self) -> np.ndarray:

@@ -49,7 +49,8 @@ class Sums:
         """Other columns that the network might lack; only under noise."""
         return Alternatives.of(self.white, self.options.nested) if self.noisy else None
 
-    def _blank_curvature(self) -> InformationSums:
+    def blank_curvature(self) -> InformationSums:
+        """Return the sums of the information matrix, with nothing added yet."""
         return InformationSums.of(self.white, self.bias, self.probes, self.alternatives)
 
     @property
@@ -63,7 +64,7 @@ class Sums:
         if not self.counted.base.streams or self.by_products:
             return None
         white = self.white
-        wanted: dict[str, Statistic] = {"curvature": self._blank_curvature(), "serial": SerialResiduals(white)}
+        wanted: dict[str, Statistic] = {"curvature": self.blank_curvature(), "serial": SerialResiduals(white)}
         wanted |= {"close": UnitsOn(white, self.options.within), "on": UnitsOn(white, self._near)}
         wanted["digits"] = OutputDigits(white.n_outputs)
         if self.noisy and isinstance(white, Network) and ScoreSums.is_for(white):
@@ -101,7 +102,7 @@ class Sums:
     @cached_property
     def curvature(self) -> InformationSums:
         """The sums of the information matrix."""
-        sums = self._blank_curvature()
+        sums = self.blank_curvature()
         if self._pass_of_rows is not None:
             return self._pass_of_rows.part("curvature", type(sums))
         return reduce(self.rows, sums)

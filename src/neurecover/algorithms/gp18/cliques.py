@@ -33,10 +33,9 @@ class BinaryUnits:
 
 @dataclass(frozen=True)
 class CliqueRecord:
-    """The units, the correlations E[f (x xᵀ − I)] (d, d) they were read from, and the estimate of ρ."""
+    """The units, and the estimate of ρ."""
 
     units: BinaryUnits
-    correlations: np.ndarray
     rate: float
 
 
@@ -105,7 +104,7 @@ def _run(call: Call) -> Estimate:
         raise UnsolvableError(f"Exponential units need a positive rate. The correlations show {rate:.3g} instead.")
     note = f"{len(units.W)} cliques; correlations inside exceed others by a factor of {units.gap:.2f}; rate {rate:.3g}."
     network = own.composite(rate * units.W, np.zeros(len(units.W)), call.task.activation)
-    return Estimate(network, (note,), details=CliqueRecord(units, second, rate))
+    return Estimate(network, (note,), details=CliqueRecord(units, rate))
 
 
 ALGORITHM = Algorithm(

@@ -92,8 +92,8 @@ class Landscape:
 def one_by_one(second: np.ndarray, fourth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return the r units as unit rows (r, r), up to sign, one local minimum of G(z) after the other [GP18, §2.1].
 
-    Each search starts at random in the complement of the minima found so far. A trust-region method with exact Hessians
-    leaves every strict saddle.
+    Each search starts at random in the complement of the minima found so far.
+    A trust-region method with exact Hessians leaves every strict saddle.
     """
     flat, B = _flat(second, fourth)
     r = len(B)

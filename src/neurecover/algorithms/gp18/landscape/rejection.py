@@ -70,13 +70,10 @@ class Kept(View):
 
 @dataclass(frozen=True)
 class RejectionRecord:
-    """The directions found from the kept samples, the number of kept samples, and the largest output, at which a sample
-    is surely kept.
-    """
+    """The directions found from the kept samples, and the number of kept samples."""
 
     step_one: Directions
     n_kept: int
-    ceiling: float
 
 
 def _run(call: Call) -> Estimate:
@@ -101,7 +98,7 @@ def _run(call: Call) -> Estimate:
         note = (
             f"{len(found.W)} units from {n_kept} of {call.task.n_samples} samples, kept with probability y/{high:.3g}."
         )
-    return Estimate(network, (note,), details=RejectionRecord(found, n_kept, high))
+    return Estimate(network, (note,), details=RejectionRecord(found, n_kept))
 
 
 def _range(source: Source) -> tuple[float, float]:
