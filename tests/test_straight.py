@@ -100,3 +100,13 @@ def test_noise_without_a_signal_is_failed() -> None:
     rng = np.random.default_rng(0)
     found = nr.recover(rng.standard_normal((120, 3)), rng.standard_normal(120), n_hidden=1, random_state=0)
     assert found.certificate.verdict == "failed"
+
+
+@pytest.mark.parametrize("seed", [4, 11])
+def test_a_search_that_time_cut_short_shows_no_line(seed: int) -> None:
+    """A line as good as units that nobody had time to look for is no answer: there are two of them here."""
+    truth = nr.simulate.teacher(3, 2, 2, bias=0.5, random_state=seed)
+    X, Y = nr.simulate.sample(truth, 30, noise=0.4, random_state=seed)
+    cut = nr.recover(X, Y, random_state=0, time_budget=0.0).certificate
+    assert cut.verdict in ("approximate", "failed")
+    assert not next(check.passed for check in cut.checks if check.name == "convergence")
