@@ -114,3 +114,13 @@ def test_a_straight_line_states_the_error_of_its_slopes_and_a_constant_has_no_un
     nothing = nr.recover(X, np.ones(200), random_state=0)
     assert nothing.certificate.verdict == "approximate"
     assert "no hidden unit" in nothing.summary().splitlines()[0]
+
+
+@pytest.mark.parametrize("seed", [4, 11])
+def test_a_search_that_time_cut_short_shows_no_line(seed: int) -> None:
+    """A line as good as units that nobody had time to look for is no answer: there are two of them here."""
+    truth = nr.simulate.teacher(3, 2, 2, bias=0.5, random_state=seed)
+    X, Y = nr.simulate.sample(truth, 30, noise=0.4, random_state=seed)
+    cut = nr.recover(X, Y, random_state=0, time_budget=0.0).certificate
+    assert cut.verdict in ("approximate", "failed")
+    assert not next(check.passed for check in cut.checks if check.name == "convergence")

@@ -74,7 +74,9 @@ def search_and_fit(prepared: Prepared, task: Task, starts: Iterable[np.ndarray],
         return replace(fitted, line=line.held_out, straight=straight, better=beaten.better, predicts=predicts)
     run.clock.stage("straight line", f"as good as {sum(widths)} units by BIC")
     left = left_by(line.network, prepared, prepared.judges)
-    return replace(fitted, found=_as_found(line, task), holdout=left, line=line.held_out, draws=None)
+    # A search that time has cut short does not show that no unit is called for.
+    found = replace(_as_found(line, task), converged=not run.deadline.watch.ended)
+    return replace(fitted, found=found, holdout=left, line=line.held_out, draws=None)
 
 
 def _as_found(line: Line, task: Task) -> Found:
