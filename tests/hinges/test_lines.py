@@ -310,3 +310,16 @@ def test_a_jump_in_few_rows_is_named() -> None:
         points = Points.of(x, y)
         named += best_rival(best_breaks(points, 2), rounding_floor(points)) is not None
     assert named >= binom.ppf(1e-3, 20, 0.9)
+
+
+def test_noise_that_is_drawn_in_parts_has_the_same_p_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To five standard errors of two times 999 draws."""
+    x, y = draw(5, 1, 60, 12.0)
+    points = Points.of(x, y)
+    p = []
+    for at_once in (2**22, 60 * 100):
+        monkeypatch.setattr("neurecover.hinges.checks.further._AT_ONCE", at_once)
+        test = further_hinges(points, Rows.of(points, x, y, None), np.zeros(0), np.random.default_rng(0))
+        p.append(test.p_value)
+    assert abs(p[0] - p[1]) <= 5.0 * (2.0 * p[0] * (1.0 - p[0]) / 999) ** 0.5
+    assert 0.02 < p[0] < 0.98
