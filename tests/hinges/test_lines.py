@@ -13,7 +13,7 @@ from neurecover.hinges.checks.rivals import best_rival
 from neurecover.hinges.checks.serial import serial_correlation
 from neurecover.hinges.checks.spread import unequal_noise
 from neurecover.hinges.counting import rounding_floor
-from neurecover.hinges.mixture import Mixture, linear
+from neurecover.hinges.mixture import Mixture, break_interval, linear
 from neurecover.hinges.options import DEFAULTS
 from neurecover.hinges.points import Points
 from neurecover.hinges.posterior import log_evidence, posterior
@@ -253,3 +253,73 @@ def test_a_weight_is_that_many_rows_for_the_noise_too() -> None:
     z, residual, weight = np.linspace(-1.0, 1.0, 30), rng.standard_normal(30), rng.integers(0, 4, 30)
     repeated = unequal_noise(np.repeat(z, weight), np.repeat(residual, weight), np.ones(weight.sum()))
     assert unequal_noise(z, residual, weight.astype(float)) == pytest.approx(repeated, rel=1e-9)
+
+
+@pytest.mark.parametrize("K", [1, 3, 4])
+def test_errors_are_proportional_to_small_noise(K: int) -> None:
+    """Sums of squares that differ by less than the last digit of the largest one still weigh the breaks."""
+    rng = np.random.default_rng(0)
+    x, noise = rng.uniform(0.0, 10.0, 120), rng.standard_normal(120)
+    y = np.maximum(x[:, None] - np.array([2.0, 4.0, 6.0, 8.0])[:K], 0.0) @ np.array([2.0, -2.0, 2.0, -2.0])[:K]
+    errors = []
+    for size in (1e-3, 1e-9):
+        fit = best_breaks(Points.of(x, y + size * noise), K)
+        over = posterior(fit, np.random.default_rng(0))
+        errors.append(np.sqrt(over.weight @ (over.breaks - over.weight @ over.breaks) ** 2) / size)
+    np.testing.assert_allclose(errors[1], errors[0], rtol=0.1)
+
+
+def test_few_rows_of_a_line_have_no_rival() -> None:
+    """A curve with nearly as many parameters as rows leaves next to nothing, which says nothing."""
+    false = 0
+    for seed in range(100):
+        rng = np.random.default_rng([seed, 8])
+        x = rng.uniform(0.0, 10.0, 8)
+        points = Points.of(x, x + rng.standard_normal(8))
+        false += best_rival(best_breaks(points, 0), rounding_floor(points)) is not None
+    assert false <= binom.ppf(1 - 1e-3, 100, 0.02)
+
+
+def test_breaks_side_by_side_are_covered() -> None:
+    """Half a unit of ten apart: fewer inputs than breaks keep between each other where there is any doubt."""
+    covered = 0
+    for seed in range(20):
+        rng = np.random.default_rng([seed, 20])
+        x = rng.uniform(0.0, 10.0, 150)
+        y = 4.0 * np.maximum(x - 5.0, 0.0) - 4.0 * np.maximum(x - 5.5, 0.0) + 0.3 * rng.standard_normal(150)
+        fit = best_breaks(Points.of(x, y), 2)
+        over = posterior(fit, rng)
+        for j, truth in enumerate((5.0, 5.5)):
+            low, high = fit.points.x(break_interval(over, j, 0.95))
+            covered += low <= truth <= high
+    assert covered >= binom.ppf(1e-3, 40, 0.93)
+
+
+def test_a_break_near_the_end_is_found_where_it_is_beyond_doubt() -> None:
+    x = np.linspace(0.0, 10.0, 401)
+    points = Points.of(x, np.maximum(x - 9.81, 0.0))
+    np.testing.assert_allclose(points.x(best_breaks(points, 1).breaks), 9.81, rtol=1e-12)
+
+
+def test_a_jump_in_few_rows_is_named() -> None:
+    named = 0
+    for seed in range(20):
+        rng = np.random.default_rng([seed, 21])
+        x = rng.uniform(0.0, 10.0, 60)
+        y = 0.5 * x + 2.0 * (x > 6.0) + 0.5 * rng.standard_normal(60)
+        points = Points.of(x, y)
+        named += best_rival(best_breaks(points, 2), rounding_floor(points)) is not None
+    assert named >= binom.ppf(1e-3, 20, 0.9)
+
+
+def test_noise_that_is_drawn_in_parts_has_the_same_p_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To five standard errors of two times 999 draws."""
+    x, y = draw(5, 1, 60, 12.0)
+    points = Points.of(x, y)
+    p = []
+    for at_once in (2**22, 60 * 100):
+        monkeypatch.setattr("neurecover.hinges.checks.further._AT_ONCE", at_once)
+        test = further_hinges(points, Rows.of(points, x, y, None), np.zeros(0), np.random.default_rng(0))
+        p.append(test.p_value)
+    assert abs(p[0] - p[1]) <= 5.0 * (2.0 * p[0] * (1.0 - p[0]) / 999) ** 0.5
+    assert 0.02 < p[0] < 0.98

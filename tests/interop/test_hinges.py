@@ -1,5 +1,6 @@
 """HingeRegression is a scikit-learn regressor, and says breaks, slopes and how far they can be trusted."""
 
+from dataclasses import replace
 from functools import partialmethod
 from typing import Any
 
@@ -11,6 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import neurecover as nr
+from neurecover.certificate.from_segments import certify_segments
+from neurecover.hinges.certifying import certificate_facts
 from neurecover.search import SearchOptions
 
 
@@ -237,3 +240,37 @@ def test_cross_validation_of_counts_is_their_deviance() -> None:
     errors = nr.HingeRegression(1, family="poisson").fit(x[:, None], y).cross_validate(folds=5)
     assert errors[1] < 0.8 * errors[0]
     assert errors[1] == pytest.approx(1.0, abs=6.0 * (2.0 / 150) ** 0.5)  # a deviance has the mean of about one
+
+
+@pytest.mark.filterwarnings("ignore:Residuals of neighbours")
+def test_a_straight_line_that_is_rejected_is_not_statistical() -> None:
+    """Neither where it was told, nor where three distinct inputs have no room for a hinge."""
+    X, y = kinked(1)
+    for model in (nr.HingeRegression(0).fit(X, y), nr.HingeRegression().fit(np.floor(X / 3.4), y)):
+        assert (model.n_hinges_, model.certificate_.verdict) == (0, "approximate")
+        assert "straight line does as well" not in model.summary()
+
+
+@pytest.mark.parametrize("told", [1, 2])
+def test_a_spare_hinge_is_not_exact(told: int) -> None:
+    X, y = kinked(1, noise=0.0)
+    model = nr.HingeRegression(told).fit(X, X[:, 0] if told == 1 else y)
+    assert model.certificate_.verdict == "approximate"
+    assert any("no more than rounding too" in reason for reason in model.certificate_.reasons)
+
+
+def test_a_curve_through_half_of_the_rows_is_not_exact() -> None:
+    X, y = kinked(1, noise=0.0)
+    model = nr.HingeRegression(1, loss="huber").fit(X, y)
+    assert model.certificate_.verdict == "exact"
+    np.testing.assert_allclose(model.breakpoints_, [4.0], rtol=1e-9)
+    facts = certificate_facts(model._found, model.certificate_.standard_errors)
+    assert certify_segments(replace(facts, outliers=tuple(range(30)))).verdict == "approximate"
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_numbers_whose_squares_are_none_are_refused(scale: float) -> None:
+    X, y = kinked(1)
+    for rows in ((X * scale, y), (X, y * scale)):
+        with pytest.raises(ValueError, match="another unit"):
+            nr.HingeRegression().fit(*rows)

@@ -13,7 +13,7 @@ itself, which are recomputed until they no longer change [iteratively reweighted
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import betainc, expit, gammainc, gammaincc, logit, xlogy
@@ -144,7 +144,10 @@ class Likelihood:
             before, eta = deviance, self._eta(found)
             deviance, points = self._deviance(eta), self._points(eta)
             anew = round_ < _ANEW
-            found = best_breaks(points, K, self.options) if anew else refine(points, found.breaks, self.options)
+            if anew:
+                found = best_breaks(points, K, self.options)
+            else:
+                found = refine(replace(points, loose=found.points.loose), found.breaks, self.options)
             if not anew and abs(before - deviance) <= 1e-10 * (1.0 + abs(deviance)):
                 break
         return BrokenLine.at(found.points.with_known_noise(found.rss, found.n_parameters), found.breaks)

@@ -10,6 +10,7 @@ class HingeOptions:
     """Limits and sizes; a benchmark can change them without touching a module."""
 
     margin: float = 0.05  # share of the distinct inputs between a break and the ends, or another break
+    sure: float = 20.0  # in n log RSS, what each hinge is worth where they may be nearer: chance gives it once in 1,000
     fewest: int = 2  # of them in any case: a slope takes two places
     grid: tuple[int, ...] = (200, 60, 36)  # places for one, two, three breaks, all sets of which are tried
     starts: int = 6  # best distinct sets of the grid that are refined

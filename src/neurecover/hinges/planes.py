@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import fdtrc
 
 from neurecover.certificate import Check, Draws, ParameterArrays, draw_planes
 from neurecover.data import ArraySource
@@ -23,6 +24,8 @@ from neurecover.pipeline.robust import RobustOptions, clipped, far_rows, name_ro
 from neurecover.random import as_generator
 from neurecover.results import Recovery
 from neurecover.statistics import TurnedSides
+
+_SIGNIFICANT = 0.01  # p-value of a plane against the mean below which it predicts
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +139,36 @@ def _by_squares(
     outliers = far_rows((given[1] - network(given[0])[:, 0])[:, None], network.n_parameters)
     if recovery is not None and recovery.certificate.verdict in ("approximate", "failed"):
         recovery = _with_outliers(recovery, outlier_check(network, ArraySource(given[0], given[1][:, None])))
+    recovery = _as_good_as_a_plane(recovery, flat, (places, means, total), within, no_hinge)
     exact = chosen > 0 and bic[chosen] == -np.inf  # without noise any hinge is beyond doubt
     no_hinge = 0.0 if exact else no_hinge
     return Planes(recovery, network, covariance, errors, dof, noise, tuple(bic), rows, within, no_hinge, outliers)
+
+
+def _as_good_as_a_plane(
+    recovery: Recovery[Network | DeepNetwork] | None,
+    flat: Network,
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray],
+    within: float,
+    no_hinge: float,
+) -> Recovery[Network | DeepNetwork] | None:
+    """Return a failed recovery as approximate if it explains held-out variance, and the plane `flat` is significant.
+
+    As with one input, a hinge that was told and is not seen beside a plane does not make the plane useless.
+    """
+    if recovery is None or recovery.certificate.verdict != "failed":
+        return recovery
+    (X, y, w), d = rows, flat.n_inputs
+    left = float(w @ (y - flat(X)[:, 0]) ** 2) + within
+    gain = float(w @ (y - np.average(y, weights=w)) ** 2) + within - left
+    freedom = max(float(w.sum()) - d - 1.0, 1.0)
+    made = next(check for check in recovery.certificate.checks if check.name == "prediction")
+    if (made.figure or 0.0) <= 0.0 or fdtrc(d, freedom, gain / d / (left / freedom)) > _SIGNIFICANT:
+        return recovery
+    sentence = f"A plane without hinges predicts as well (p = {no_hinge:.3g})."
+    check = Check("prediction", True, made.figure, made.limit, sentence)
+    checks = tuple(check if one.name == "prediction" else one for one in recovery.certificate.checks)
+    return replace(recovery, certificate=replace(recovery.certificate, checks=checks))
 
 
 def _wants_more(

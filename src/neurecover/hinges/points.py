@@ -22,7 +22,8 @@ class Points:
     """Distinct inputs `z` (m,) in ascending order, with the total weight `w` and the mean output `y` of their rows.
 
     `within` is Σ (y − ȳ)² inside the groups and `n` the sum of all weights. x = centre + size z; y + level is the
-    output itself. `prior` is the number of degrees of freedom that prior knowledge of the noise is worth.
+    output itself. `prior` is the number of degrees of freedom that prior knowledge of the noise is worth. `loose` lets
+    breaks come closer to the ends and to each other than `margin`.
     """
 
     z: np.ndarray
@@ -34,6 +35,7 @@ class Points:
     size: float
     level: float
     prior: float = 0.0
+    loose: bool = False
 
     @classmethod
     def of(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Points:
@@ -67,7 +69,7 @@ class Points:
 
     def gap(self, options: HingeOptions) -> int:
         """Return the number of distinct inputs that must lie between a break and the ends, or another break."""
-        return max(options.fewest, int(np.ceil(options.margin * len(self))))
+        return options.fewest if self.loose else max(options.fewest, int(np.ceil(options.margin * len(self))))
 
     def rank(self, places: np.ndarray) -> np.ndarray:
         """Return the rank of places among the distinct inputs, interpolated between them."""

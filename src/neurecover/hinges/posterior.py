@@ -11,7 +11,7 @@ their least-squares values. So the posterior is a mixture: sets of breaks with w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from neurecover.hinges.options import DEFAULTS, HingeOptions
 from neurecover.hinges.points import Points
 from neurecover.hinges.projection import HingeSums, Projection, hinge_columns, solve_sets, tangent_columns
-from neurecover.hinges.search import BrokenLine, all_sets, coarse_grid
+from neurecover.hinges.search import BrokenLine, all_sets, beyond_doubt, coarse_grid
 
 _CELLS = 200  # of the inputs, by which the prior of the breaks is summed
 _ROUNDINGS = 64.0  # in units of the last digit of RSS without breaks: what sums of a few thousand rows lose
@@ -48,6 +48,8 @@ class Posterior:
 
 def posterior(fit: BrokenLine, rng: np.random.Generator, options: HingeOptions = DEFAULTS) -> Posterior:
     """Return the posterior of the breaks, for the number of breaks of the least-squares fit."""
+    if beyond_doubt(fit, options):  # then no distance but the least one bounds its intervals
+        fit = replace(fit, points=replace(fit.points, loose=True))
     points, K = fit.points, len(fit.breaks)
     base = Projection.of(points, hinge_columns(points.z, np.zeros(0)))
     dof = max(points.total - base.basis.shape[1] - K, 1.0)

@@ -8,7 +8,7 @@ to its best place over *all* gaps, exactly, until none moves. For one break that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -54,7 +54,10 @@ class BrokenLine:
 
 
 def best_breaks(points: Points, K: int, options: HingeOptions = DEFAULTS) -> BrokenLine:
-    """Return the least-squares fit with K breaks that keep their distance."""
+    """Return the least-squares fit with K breaks that keep their distance.
+
+    If all hinges are beyond doubt and fit better nearer to an end or to each other, the fit's points are `loose`.
+    """
     if K == 0:
         return BrokenLine.at(points, np.zeros(0))
     if points.room_for(options) < K:
@@ -63,7 +66,15 @@ def best_breaks(points: Points, K: int, options: HingeOptions = DEFAULTS) -> Bro
             "give fewer hinges, or data with more distinct inputs."
         )
     fits = [refine(points, start, options) for start in _starts(points, K, options)]
-    return min(fits, key=lambda fit: fit.rss)
+    fit = min(fits, key=lambda fit: fit.rss)
+    free = refine(replace(points, loose=True), fit.breaks, options)
+    return free if free.rss < fit.rss * (1.0 - _GAIN) and beyond_doubt(free, options) else fit
+
+
+def beyond_doubt(fit: BrokenLine, options: HingeOptions) -> bool:
+    """Tell whether every hinge is worth so much that chance does not put it where it is."""
+    without = [BrokenLine.at(fit.points, np.delete(fit.breaks, j)).rss for j in range(len(fit.breaks))]
+    return min(without, default=0.0) > fit.rss * np.exp(options.sure / fit.points.total)
 
 
 def coarse_grid(points: Points, size: int, options: HingeOptions) -> np.ndarray:

@@ -31,6 +31,7 @@ from neurecover.results import Recovery, Stage
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_ONE = 0.6827  # probability of one standard deviation on either side
 _LARGEST = 1e100  # of a number: the fourth root of the largest double leaves room for products with slopes
 LINKS = {"binomial": "logit", "poisson": "logarithm"}
 
@@ -300,7 +301,8 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         low, high = values - reach, values + reach
         draws = self._draws() if method == "posterior" else None
         if draws is not None:
-            errors, (low, high) = draws.std(axis=0), interval(draws, level).T
+            # Of a posterior with long tails the variance is that of the tails: half the interval of one deviation.
+            errors, (low, high) = 0.5 * np.diff(interval(draws, _ONE))[:, 0], interval(draws, level).T
         names = parameter_names(self.network_, self._input_names())
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.nan_to_num(values / errors, posinf=np.inf, neginf=-np.inf)

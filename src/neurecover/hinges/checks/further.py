@@ -24,6 +24,7 @@ from neurecover.hinges.projection import Projection, solve_sets, tangent_columns
 from neurecover.hinges.search import coarse_grid
 
 _TINY = 1e-9  # of a column's square that is left when others are projected out
+_AT_ONCE = 2**22  # values of noise that are held at the same time, 32 MB
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,17 @@ def further_hinges(
     fitted = points.y - null.residual / root
     leverage = np.square(null.basis).sum(axis=1) / points.w
     residual = (rows.y - fitted[rows.group]) / np.sqrt(np.maximum(1.0 - leverage[rows.group], 0.1))
-    draws = _gathered_draws(points, rows, residual, rng, options)
-    # The first column is the data itself.
-    outputs = np.column_stack([null.residual, draws.outputs - null.basis @ (null.basis.T @ draws.outputs)])
-    rss = np.append(null.rss, np.square(outputs[:, 1:]).sum(axis=0) + draws.within)
     dof = max(points.total - null.basis.shape[1], 1.0)
-    F = [_mean_likelihood(H, outputs, rss, k, dof) for k, H in enumerate(grids, start=1) if H.shape[1] >= k]
+    tried = [(k, H) for k, H in enumerate(grids, start=1) if H.shape[1] >= k]
+    # The first column is the data itself.
+    parts = [[_mean_likelihood(H, null.residual[:, None], np.array([null.rss]), k, dof) for k, H in tried]]
+    at_once = max(1, _AT_ONCE // len(residual))
+    for start in range(0, options.draws, at_once):
+        draws = _gathered_draws(points, rows, residual, min(at_once, options.draws - start), rng)
+        outputs = draws.outputs - null.basis @ (null.basis.T @ draws.outputs)
+        rss = np.square(outputs).sum(axis=0) + draws.within
+        parts.append([_mean_likelihood(H, outputs, rss, k, dof) for k, H in tried])
+    F = [np.concatenate(values) for values in zip(*parts)]
     # The p-value of every column among the draws, for each statistic, then of the smallest one.
     least = np.min([_upper_share(row) for row in F], axis=0)
     p = (1.0 + np.sum(least[1:] <= least[0])) / len(least)
@@ -92,26 +98,23 @@ class _Draws:
     within: np.ndarray
 
 
-def _gathered_draws(
-    points: Points, rows: Rows, residual: np.ndarray, rng: np.random.Generator, options: HingeOptions
-) -> _Draws:
-    """Draw noise for every row, and return its weighted means at the distinct inputs and its sums of squares within
-    them.
+def _gathered_draws(points: Points, rows: Rows, residual: np.ndarray, count: int, rng: np.random.Generator) -> _Draws:
+    """Draw noise for every row `count` times; return its means at the distinct inputs and its squares within them.
 
     A row of weight w stands for w rows with independent random signs, whose mean has the standard deviation √(1/w) of
     one row, so whole weights and repeated rows have the same distribution. If the noise is known to have variance one,
     it is drawn as normal.
     """
     if points.prior > 0.0:
-        return _Draws(rng.standard_normal((len(points), options.draws)), np.full(options.draws, points.within))
-    signs = 2.0 * rng.integers(0, 2, (len(residual), options.draws)) - 1.0
+        return _Draws(rng.standard_normal((len(points), count)), np.full(count, points.within))
+    signs = 2.0 * rng.integers(0, 2, (len(residual), count)) - 1.0
     noise = np.sqrt(rows.weight)[:, None] * residual[:, None] * signs
     root = np.sqrt(rows.weight)
     if len(rows.group) == len(points):
         outputs = np.empty_like(noise)
         outputs[rows.group] = noise
-        return _Draws(outputs, np.full(options.draws, points.within))
-    outputs = np.zeros((len(points), options.draws))
+        return _Draws(outputs, np.full(count, points.within))
+    outputs = np.zeros((len(points), count))
     np.add.at(outputs, rows.group, root[:, None] * noise)
     outputs /= np.sqrt(points.w)[:, None]
     within = np.square(noise).sum(axis=0) - np.square(outputs).sum(axis=0)

@@ -53,10 +53,13 @@ def best_rival(fit: BrokenLine, floor: float, options: HingeOptions = DEFAULTS) 
         more = parameters - fit.n_parameters
         free = max(total - max(parameters, fit.n_parameters), 0.0)
         ahead = free * float(np.log(max(fit.rss, floor) / rss)) - float(np.log(n)) * more
-        if ahead > options.ahead:
+        limit = options.ahead
+        if name.startswith("a jump") and more == -2:  # two breaks follow it: it is a rival unless they show a slope
+            limit = min(limit, 2.0 * float(np.log(n)) - 2.0 * float(gammaincinv(1.0, 0.95)))
+        if ahead > limit:
             both = max(Projection.of(points, np.column_stack([columns, H])).rss, floor)
             if total * np.log(rss / both) <= chance:
-                rivals.append(Rival(name, ahead, options.ahead))
+                rivals.append(Rival(name, ahead, limit))
     if len(fit.breaks):
         ahead = total * float(np.log(max(fit.rss, floor) / max(_rounded(fit), floor)))
         if ahead > options.rounded:
