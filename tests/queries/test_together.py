@@ -11,9 +11,9 @@ from neurecover.queries.deep.boundaries.boundary import Boundary, start_boundary
 from neurecover.queries.deep.boundaries.nearby import holds_in_cell
 from neurecover.queries.deep.boundaries.points import find_boundary_points
 from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.fits.together import correct_together
 from neurecover.queries.deep.level import Level
 from neurecover.queries.deep.record import Record
-from neurecover.queries.deep.together import correct_together
 from neurecover.queries.deep.units import Unit
 
 OFF = (1e-10, 1e-9, 1e-8)  # errors of the rows of the three layers, as they are measured one on top of the other

@@ -20,11 +20,11 @@ from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.answers import Answers
 from neurecover.queries.deep.fits.fitting import Fit, fit_on_top
 from neurecover.queries.deep.fits.output import Output, fit_output
+from neurecover.queries.deep.fits.together import correct_together
 from neurecover.queries.deep.fits.upper import find_last_layer
 from neurecover.queries.deep.level import Level, add_unit, fill_unseen_weights, refine_rows, scan_parts, search_line
 from neurecover.queries.deep.record import Record
 from neurecover.queries.deep.signs import apply_signs, find_signs_by_moving, find_signs_from_above
-from neurecover.queries.deep.together import correct_together
 from neurecover.solve.deadline import Deadline
 
 Progress = Callable[[str, float], None]
