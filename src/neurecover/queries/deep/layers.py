@@ -210,7 +210,10 @@ def _correct(box: Box, level: Level, rng: np.random.Generator) -> Level:
     """Correct the rows of all layers so far together, where those of this one rest on rows that are off."""
     options, known = box.options.deep, level.known
     n_weights = sum(W.size + b.size for W, b in known.layers) + level.theta.size
-    if box.coarse or known.unsigned is not None or known.error < options.inherited or n_weights > options.together:
+    off = max(known.error, float(np.median(level.errors))) if level.n_units else 0.0
+    if box.coarse or known.unsigned is not None or len(known.layers) < 2 or n_weights > options.together:
+        return level
+    if off < options.inherited:
         return level
     return correct_together(box, level, rng)
 

@@ -26,6 +26,7 @@ from neurecover.queries.deep.cells import KnownLayers, Layer
 from neurecover.queries.deep.level import Level
 
 _MEDIAN = 0.67  # of |ε| for ε ~ N(0, 1)
+_DOUBT = 30.0  # times its error that a row may be off: a weight that one kink showed is wrong if that is another unit's
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,7 @@ def correct_together(box: Box, level: Level, rng: np.random.Generator) -> Level:
 
 def _weight_errors(level: Level, f: int) -> np.ndarray:
     """Return the errors of the weights of a level's rows, k f and then k biases, as they were measured."""
-    error = np.hypot(level.errors, level.known.error)[:, None] / np.sqrt(f + 1.0)
+    error = _DOUBT * np.hypot(level.errors, level.known.error)[:, None] / np.sqrt(f + 1.0)
     if level.known.n_features != f + 1:  # its rows were found while the signs below were not known
         return np.append(np.tile(error, f).ravel(), error)
     own = np.where(level.unseen, 1.0, error)
