@@ -194,6 +194,20 @@ def test_faces_bent_alike_are_not_vouched_for(bend: float) -> None:
     assert failed == (["shape"] if bend else [])
 
 
+def test_wrong_labels_are_neighbours_in_the_span_of_the_normals() -> None:
+    """Twelve inputs, two that matter: wrong labels in patches of the plane are apart from each other in twelve."""
+    d, n = 12, 1_500
+    fit = UnionFit(np.eye(2, d), np.full(2, 0.5), np.full(2, 1e-3), np.full(2, 0.05), np.zeros((2, d + 1, d + 1)))
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((n, d))
+        patches = (np.floor(4.0 * X[:, 0]) + np.floor(4.0 * X[:, 1])) % 8 == 0
+        for wrong, shown in ((patches, True), (rng.random(n) < patches.mean(), False)):
+            labels = ArraySource(X, (fit.contains(X) ^ wrong).astype(float))
+            seen = wrong_labels(labels, fit, LabelOptions(), np.random.default_rng(0))
+            assert (seen.together < 0.005) == shown, seen
+
+
 def test_corners_are_claimed_where_labels_show_them() -> None:
     """The corner is there; sixty labels do not tell, two thousand do."""
     for seed in range(3):

@@ -151,7 +151,7 @@ def _generalisation(seen: Labelled) -> Check:
 
 def _structure(seen: Labelled) -> Check:
     """Check that wrong labels lie like randomly flipped ones: anywhere, and no nearer to each other than by chance."""
-    wrong, limit = seen.wrong_labels, seen.options.significance
+    wrong, limit = seen.wrong_labels, seen.options.labels.pattern
     p_value = min(wrong.at_boundary, wrong.together)
     fewest = seen.options.labels.fewest_wrong
     if 0 < wrong.count < fewest:

@@ -110,8 +110,9 @@ def wrong_labels(labels: Source, fit: UnionFit, options: LabelOptions, rng: np.r
 
     Flipped labels lie on either side like all samples there. The ranks of their distances to the boundary, over the
     number of samples, are then uniform, so that −2 Σ log rank is χ² of twice as many degrees of freedom. And as many
-    samples drawn at random on that side have as few of their own as nearest neighbours, which finds patterns among many
-    wrong labels, and are as far from each other, which finds a part of the set that a few labels show.
+    samples drawn at random on that side have as few of their own as nearest neighbours by their margins, which finds
+    patterns among many wrong labels, and are as far from each other, which finds a part of the set that a few labels
+    show.
     """
     from scipy.spatial import cKDTree
 
@@ -137,7 +138,9 @@ def wrong_labels(labels: Source, fit: UnionFit, options: LabelOptions, rng: np.r
         ranks[np.argsort(np.abs(depth[own]))] = (np.arange(n) + 0.5) / n
         statistic -= 2.0 * float(np.log(ranks[mine]).sum())
         count += m
-        chosen, nearest = np.flatnonzero(mine), cKDTree(X[own]).query(X[own], k=2)[1][:, 1]
+        # What matters of x are its margins: neighbours among these are neighbours in the span of the normals.
+        place = margins[own] if margins.shape[1] > 1 else X[own]
+        chosen, nearest = np.flatnonzero(mine), cKDTree(place).query(place, k=2)[1][:, 1]
         compared = chosen if m <= options.compared else rng.choice(chosen, options.compared, replace=False)
         for measure, rows in ((_lone(nearest), chosen), (_spread(X[own]), compared)):
             together = min(together, _by_chance(measure, rows, n, options, rng))
