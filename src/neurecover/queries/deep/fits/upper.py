@@ -101,6 +101,7 @@ def _search(known: KnownLayers, answers: Answers, rng: np.random.Generator, dead
     if found.sign_choices > 1 or not isinstance(found.network, Network) or not found.network.n_hidden:
         return None
     upper = unwhiten(found.network, whitening)
+    assert isinstance(upper, Network)
     return DeepNetwork([*known.layers, (upper.W, upper.b), (upper.A, upper.c)])
 
 
