@@ -112,7 +112,9 @@ def _table(seed: int, p: int = 1, n: int = 1_500) -> tuple[Network, np.ndarray, 
 
 def _levels(X: np.ndarray, Y: np.ndarray, level_of: np.ndarray, options: GateOptions | None = None) -> Levels:
     empty = Network(np.empty((0, X.shape[1])), None, np.empty((Y.shape[1], 0)))
-    return Levels.of(State.of(empty, X, Y, options or GateOptions()), np.arange(X.shape[1]) >= NUMBERS, level_of)
+    rows = [np.flatnonzero(level_of == g) for g in np.argsort(-np.bincount(level_of), kind="stable")]
+    common = np.append(False, np.arange(X.shape[1]) < NUMBERS)
+    return Levels(State.of(empty, X, Y, options or GateOptions()), common, rows)
 
 
 @pytest.mark.parametrize("told", [UNITS, None])

@@ -44,7 +44,7 @@ class Products:
         self._units = [self._unit_factor(layer) for layer in range(self.student.depth)]
         self.diagonal = np.concatenate(
             [
-                np.outer(scale, _sizes(moments, point.options.single)).ravel()
+                np.outer(scale, damping_diagonal(moments.diagonal(), point.options.single)).ravel()
                 for moments, (_, scale) in zip(self._moments, self._units)
             ]
         )
@@ -107,7 +107,9 @@ class Products:
         if layer == 0:
             return self.point.samples.inverse_root
         moments, single = self._moments[layer], self.point.options.single
-        return np.linalg.inv(np.linalg.cholesky(moments + single * np.diag(_sizes(moments, single)))).T
+        return np.linalg.inv(
+            np.linalg.cholesky(moments + single * np.diag(damping_diagonal(moments.diagonal(), single)))
+        ).T
 
     @cached_property
     def _inverse_moments(self) -> list[np.ndarray]:
@@ -171,11 +173,6 @@ class Products:
         factor, _ = self._units[layer]
         scale = np.sqrt(np.maximum(factor.diagonal(), 1e-300))
         return factor / scale / scale[:, None]
-
-
-def _sizes(moments: np.ndarray, least: float) -> np.ndarray:
-    """Return E[c²] of every column, kept above zero for a unit below that is never active."""
-    return damping_diagonal(moments.diagonal(), least)
 
 
 class UnitBlocks:

@@ -75,9 +75,8 @@ class Samples:
         """Return the Σr²/total at which only rounding is left; `share` is the Σr²/Σy² that outputs with few digits
         leave.
         """
-        return max(
-            EXACT, max(DEFAULTS.outputs, share if share > EXACT else 0.0) * self.squares / max(self.total, 1e-300)
-        )
+        left = max(DEFAULTS.outputs, share if share > EXACT else 0.0)
+        return max(EXACT, left * self.squares / max(self.total, 1e-300))
 
     @cached_property
     def moments(self) -> np.ndarray:

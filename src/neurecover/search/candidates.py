@@ -81,8 +81,8 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
 
 def planes_are_clear(point: Point, setting: Setting, n_planes: int) -> bool:
     """Return whether the costs of units fall in two groups: cheap ones beyond the planes sought, and dear ones."""
-    if point.relative < setting.options.good or setting.deadline.passed:
-        return point.relative < setting.options.good
+    if (good := point.relative < setting.options.good) or setting.deadline.passed:
+        return good
     few, dearest = narrow(point, (n_planes, *point.student.widths[1:]))
     return float(worth(few, 0).cost.min()) > setting.options.clear**2 * dearest
 

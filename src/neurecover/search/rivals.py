@@ -23,6 +23,7 @@ from scipy.special import chdtri
 
 from neurecover.fit.descent import PATIENT, Fit, descend
 from neurecover.fit.point import Point, curvature_sums
+from neurecover.models import as_network
 from neurecover.models.student import Student
 from neurecover.search.find import Runs, one_optimum
 from neurecover.search.race import Setting
@@ -77,21 +78,15 @@ def seek_rivals(runs: Runs, setting: Setting, how: RivalOptions | None = None) -
             near = [fit for fit in tried if fit.rss <= best.rss + how.as_deep * around.variance]
             unrivalled = all(around.distance(fit.student) <= how.elsewhere for fit in near)
             highest = best.rss + float(chdtri(1, how.within)) * around.variance
-            nearby = tuple(_planes(fit.student) for fit in (best, *near) if fit.rss <= highest)
+            within_errors = (as_network(fit.student) for fit in (best, *near) if fit.rss <= highest)
+            nearby = tuple(np.column_stack(network.layers[0]) for network in within_errors)
             break
-        agreed = any(
-            one_optimum(fit, lowest, setting.options) for fit in tried if fit is not lowest
-        )  # it has to be found again
+        # It has to be found again.
+        agreed = any(one_optimum(fit, lowest, setting.options) for fit in tried if fit is not lowest)
         best = lowest
     return replace(
         runs, best=replace(runs.best, fit=best), agreements=int(agreed), unrivalled=unrivalled, nearby=nearby
     )
-
-
-def _planes(student: Student) -> np.ndarray:
-    """Return the units (k, d + 1) of the first layer, biases last."""
-    V = student.V[0]
-    return np.roll(V, -1, axis=1) if student.bias else np.column_stack([V, np.zeros(len(V))])
 
 
 @dataclass(frozen=True, eq=False)

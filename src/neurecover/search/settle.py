@@ -76,9 +76,8 @@ def _beside_always_on(fit: Fit, setting: Setting) -> Fit | None:
     What the signs of the others leave of the affine part is M = Σ_u A_u v_uᵀ over such units (`flips_beside_others`).
     """
     how, student, samples = setting.options.signs, fit.student, fit.point.samples
-    if student.n_outputs == 1 or samples.root is not None or not student.bias:
-        return None
-    if len(_choices(Turning.of(student, 0, affine=False), how)[0]):
+    unable = student.n_outputs == 1 or samples.root is not None or not student.bias
+    if unable or len(_choices(Turning.of(student, 0, affine=False), how)[0]):
         return None
     student = narrowest(fit).student
     turning = Turning.of(student, 0, affine=False)

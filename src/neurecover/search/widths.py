@@ -192,11 +192,8 @@ def to_neighbours(samples: Samples, setting: Setting, best: Runs) -> Runs:
     while not setting.deadline.passed:
         widths = best.fit.student.widths
         found = [_changed(samples, setting, best, way) for way in _ways(widths, -1)]
-        if (
-            min((criterion(one.fit, setting) for one in found), default=np.inf) >= worth_of
-            and depth > 1
-            and not best.exact
-        ):
+        worse = min((criterion(one.fit, setting) for one in found), default=np.inf) >= worth_of
+        if worse and depth > 1 and not best.exact:
             found += [_changed(samples, setting, best, way) for way in _ways(widths, 1) for _ in range(how.more)]
         other = min(found, key=lambda one: criterion(one.fit, setting), default=best)
         if criterion(other.fit, setting) >= worth_of:

@@ -99,7 +99,8 @@ class Table:
         same = rare & (np.abs(X - usual) <= options.rounding * np.maximum(np.ptp(X, axis=0), 1e-300))
         extended = np.hstack([np.ones((len(X), 1)), np.where(same, 0.0, X - usual)])
         plain = State(extended, Y, np.empty((0, d + 1)), np.empty((p, 0)), np.zeros(p), options)
-        levels = Levels.of(plain, rare, level_of) if category else None
+        rows = [np.flatnonzero(level_of == g) for g in np.argsort(-np.bincount(level_of), kind="stable")]
+        levels = Levels(plain, np.append(False, ~rare), rows) if category else None
         return cls(plain, rare, usual, levels, back, given.whitening)
 
     @property
@@ -112,8 +113,8 @@ class Table:
         """The levels of the category if they say more than the rows with all usual values: for one output, or if those
         rows are few.
         """
-        few = self.plain.Y.shape[1] == 1 or float(np.mean(self.base)) < self.plain.options.base
-        return self.levels if few else None
+        few = np.mean(self.base) < self.plain.options.base
+        return self.levels if few or self.plain.Y.shape[1] == 1 else None
 
     def state(self, white: Network) -> State:
         """Write a network on whitened inputs as a state."""

@@ -9,7 +9,7 @@ span. `with_new_unit` takes what several rows leave for a unit that is not there
 left is a mixed-integer program (`by_program`): a unit has z = x̃·(v + N θ), N spanning what is open, and for every row
 that is left and every unit
 
-    h − s = z,    0 ≤ h ≤ M g,    0 ≤ s ≤ M (1 − g),    g in {0, 1},    A h = y − c,
+    0 ≤ h ≤ M g,    0 ≤ h − z ≤ M (1 − g),    g in {0, 1},    A h = y − c,
 
 with z ≤ 0 in the rows of E where the unit is off. A solution is as accurate as the solver's tolerance; with its gates g
 the equations are linear in θ, and a step of least squares gives the last digits.
@@ -187,7 +187,7 @@ def _with_gates(state: State, rows: np.ndarray, deadline: Deadline) -> State | N
     if not slope.any():
         return None
     sides, edges = (state.X[off] @ free.T) * own[unit], -(state.X @ state.V.T)[off, unit]
-    theta = _solution(state, rows, start, slope, sides, edges, deadline)
+    theta = _solution(state, rows, slope, sides, edges, deadline)
     if theta is None:
         return None
     # A solver goes on to where a unit has z = 0: one that is there may be on as well, and has no step to make.
@@ -199,16 +199,12 @@ def _with_gates(state: State, rows: np.ndarray, deadline: Deadline) -> State | N
 
 
 def _solution(
-    state: State,
-    rows: np.ndarray,
-    start: np.ndarray,
-    slope: np.ndarray,
-    sides: np.ndarray,
-    edges: np.ndarray,
-    deadline: Deadline,
+    state: State, rows: np.ndarray, slope: np.ndarray, sides: np.ndarray, edges: np.ndarray, deadline: Deadline
 ) -> np.ndarray | None:
     """Return θ if the solver finds one within its limit of nodes and the deadline."""
+    start = (state.X[rows] @ state.V.T).ravel()
     n, t = start.size, slope.shape[2]
+    z = sparse.csr_matrix(slope.reshape(n, t))
     values, largest = (state.Y[rows] - state.c).ravel(), float(state.Z[state.explained].max(initial=1e-300))
     slack = state.options.tolerance * float(np.abs(values).max(initial=1e-300))
     one, above = sparse.identity(n), sparse.kron(sparse.identity(len(rows)), state.A)
@@ -216,20 +212,20 @@ def _solution(
     if deadline.moment is not None:
         limits["time_limit"] = deadline.seconds_left
     for M in (farther * largest for farther in state.options.farthest):
-        blocks = [  # of θ, h, s and g
-            [sparse.csr_matrix(-slope.reshape(n, t)), one, -one, None],
-            [None, one, None, -M * one],
-            [None, None, one, M * one],
-            [None, above, None, None],
-            *[[sparse.csr_matrix(sides), None, None, None]] * (len(sides) > 0),
+        blocks = [  # of θ, h and g
+            [-z, one, None],
+            [-z, one, M * one],
+            [None, one, -M * one],
+            [None, above, None],
+            *[[sparse.csr_matrix(sides), None, None]] * (len(sides) > 0),
         ]
-        low = np.concatenate([start.ravel(), np.full(2 * n, -np.inf), values - slack, np.full(len(sides), -np.inf)])
-        high = np.concatenate([start.ravel(), np.repeat([0.0, M], n), values + slack, edges])
+        low = np.concatenate([start, np.full(2 * n, -np.inf), values - slack, np.full(len(sides), -np.inf)])
+        high = np.concatenate([np.full(n, np.inf), start + M, np.zeros(n), values + slack, edges])
         found = milp(
-            np.zeros(t + 3 * n),
+            np.zeros(t + 2 * n),
             constraints=LinearConstraint(sparse.bmat(blocks, format="csr"), low, high),
-            integrality=np.repeat([0, 1], [t + 2 * n, n]),
-            bounds=Bounds(np.repeat([-np.inf, 0.0], [t, 3 * n]), np.repeat([np.inf, M, 1.0], [t, 2 * n, n])),
+            integrality=np.repeat([0, 1], [t + n, n]),
+            bounds=Bounds(np.repeat([-np.inf, 0.0], [t, 2 * n]), np.repeat([np.inf, M, 1.0], [t, n, n])),
             options=limits,
         )
         if found.x is not None or found.status != INFEASIBLE:

@@ -32,9 +32,7 @@ def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DE
     active in few rows.
     """
     samples, whole, student = fit.point.samples, setting.whole, fit.student
-    if whole is None or setting.task.n_hidden is None or not setting.task.rectified:
-        return None
-    if fit.relative > options.nearly:
+    if whole is None or setting.task.n_hidden is None or not setting.task.rectified or fit.relative > options.nearly:
         return None
     on = samples.F @ student.V[0].T > 0.0
     if student.skips:  # beside an affine part a unit may be turned: it is on on the side with fewer samples
@@ -50,18 +48,9 @@ def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DE
         aside |= missed > np.quantile(missed[~aside], 1.0 - options.worst)
     if np.mean(aside) > options.most_aside:
         return None
-    away, kept = None, ~aside
-    for _ in range(2):  # samples that were set aside for nothing are missed by far less than the others: they come back
-        rest = Samples(samples.F[kept], samples.Y[kept], samples.bias)
-        new = descend(rest, others, fit.point.options, setting.deadline, steps=options.away_steps)
-        if new.relative >= EXACT:
-            break
-        away, others, missed = new, new.student, np.linalg.norm(samples.Y - new.student(samples.F), axis=1)
-        left = np.sort(missed[missed > options.rounding * np.abs(samples.Y).max(initial=1e-300)])
-        if len(left) < 2:
-            break
-        kept = missed <= left[np.argmax(left[1:] / left[:-1])]
-    return None if away is None else explain_aside(narrowest(away), whole, setting.task.n_hidden, options)
+    rest = Samples(samples.F[~aside], samples.Y[~aside], samples.bias)
+    away = descend(rest, others, fit.point.options, setting.deadline, steps=options.away_steps)
+    return None if away.relative >= EXACT else explain_aside(narrowest(away), whole, setting.task.n_hidden, options)
 
 
 def explain_aside(away: Fit, whole: Samples, n_hidden: int, options: GateOptions = DEFAULT) -> Fit | None:

@@ -58,17 +58,6 @@ class Levels:
     common: np.ndarray
     rows: list[np.ndarray]
 
-    @classmethod
-    def of(cls, plain: State, rare: np.ndarray, level_of: np.ndarray) -> Levels:
-        order = np.argsort(-np.bincount(level_of), kind="stable")
-        return cls(plain, np.append(False, ~rare), [np.flatnonzero(level_of == g) for g in order])
-
-    def units(self, kinks: list[Kink]) -> State:
-        """Return the state with these units, their weights on rare columns, biases and constant left at zero."""
-        V = np.zeros((len(kinks), len(self.common)))
-        V[:, self.common] = [kink.w for kink in kinks]
-        return replace(self.plain, V=V, A=np.array([kink.a for kink in kinks]).T)
-
     def blocks(self, state: State) -> list[Block]:
         return [Block.of(state, rows, self.common) for rows in self.rows]
 
@@ -94,7 +83,10 @@ def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: 
     if not kinks:
         return None
     voting = {*range(len(levels.rows))[: options.voting], *(number for kink in kinks for number in kink.seen[:2])}
-    return with_levels(levels, turned(levels, levels.units(kinks), voting))
+    V = np.zeros((len(kinks), len(levels.common)))
+    V[:, levels.common] = [kink.w for kink in kinks]
+    state = replace(levels.plain, V=V, A=np.array([kink.a for kink in kinks]).T)
+    return with_levels(levels, turned(levels, state, voting))
 
 
 def with_levels(levels: Levels, state: State) -> State | None:
