@@ -64,7 +64,9 @@ def holds_in_cell(box: Box, known: KnownLayers, boundary: Boundary, x: np.ndarra
     """
     options = box.options.deep
     where = _spread_in_cell(known, boundary, x, options.across, options.kinks_tested, rng)
-    return where is not None and boundary_holds(box, where.around, where.std, boundary.jump)
+    if where is None or not len(where.way):
+        return where is not None
+    return boundary_holds(box, where.around, where.std, boundary.jump)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,9 @@ def _spread_in_cell(
     std = np.hypot(boundary.spread(known.features(X)), known.spread(boundary.theta, X)) / steep
     ways = _free_ways(X @ cell.Q.T + cell.q0, np.broadcast_to(cell.Q @ n, (len(X), len(cell.Q))))
     room = np.minimum(ways, known.limits.room(X))
-    return _Spread(BoundaryPoints(X, np.tile(n, (len(X), 1)), room), way, std, steep)
+    inside = room > 0.0  # a step back onto the boundary may end beyond the edge
+    around = BoundaryPoints(X, np.tile(n, (len(X), 1)), room).take(inside)
+    return _Spread(around, way[inside], std[inside], steep)
 
 
 def _free_ways(values: np.ndarray, speeds: np.ndarray) -> np.ndarray:
