@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-import numpy as np
-
 
 class UnsolvableError(ValueError):
     """An algorithm cannot solve the data it was given; the message is the reason, as a sentence.
@@ -28,9 +26,11 @@ class OutOfTimeError(UnsolvableError):
 @contextmanager
 def breakdown(what: str) -> Iterator[None]:
     """Turn the breakdown of a factorisation inside into an `UnsolvableError`; also a decorator."""
+    from numpy.linalg import LinAlgError  # imported here, so that `--help` does not wait for NumPy
+
     try:
         yield
-    except np.linalg.LinAlgError as error:
+    except LinAlgError as error:
         raise UnsolvableError(f"{what} broke down numerically ({error}).") from None
 
 

@@ -278,7 +278,9 @@ def test_verify_shows_every_output() -> None:
     np.testing.assert_allclose(shown.unexplained[1], np.mean(E**2) / np.var(Y[:, 1] + E))
     np.testing.assert_allclose(shown.largest[1], np.abs(E).max())
     assert not shown.at_rounding
-    assert "1 − " in render(terminal.verification_table(shown, ("a", "b")))
+    assert "1.000000" in render(terminal.verification_table(shown, ("a", "b")))
+    nearly = verify(network, ArraySource(X, Y + 1e-6 * E[:, None]))
+    assert "1 − " in render(terminal.verification_table(nearly, ("a", "b")))
 
     # Far from the origin the outputs are sums of large terms that cancel, and rounding leaves more.
     far = verify(replace_bias(network, 1e6), ArraySource(X + 1e6, network(X)))

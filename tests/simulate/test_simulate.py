@@ -370,7 +370,7 @@ def test_fixed_noise_is_added_as_it_is():
     ("arguments", "message"),
     [
         ({"n_samples": 0}, "n_samples"),
-        ({"noise": -0.1}, "scale"),
+        ({"noise": -0.1}, "noise must be a finite number"),
         ({"noise": "loud"}, "noise"),
         ({"noise": lambda rng, Y: np.zeros(3)}, "shape"),
         ({"inputs": lambda rng, n, d: np.zeros((n, d + 1))}, "shape"),
