@@ -129,6 +129,15 @@ def test_a_race_whose_time_is_up_gives_one_fit() -> None:
     assert fits[0][1].steps == 0
 
 
+def test_a_start_whose_units_overflow_is_not_followed() -> None:
+    net = network((3, 2, 1), activation="exp")
+    setting = replace(_setting(net), starts=iter([np.full((1, 4), 1e3)]))
+    (first, lost), (second, found) = islice(race(_samples(net, 100), setting, (2,), (3,), 1e-26), 2)
+    assert (first, second) == (0, 1)
+    assert lost.rss == np.inf
+    assert found.rss < np.inf
+
+
 def test_given_units_are_where_races_begin() -> None:
     net = network((4, 3, 1))
     W, b = net.layers[0]

@@ -130,7 +130,7 @@ def race(
 ) -> Iterator[tuple[int, Fit]]:
     """Yield wide fits without end, at least one, each with the number of the fresh start it belongs to.
 
-    `over` returns whether a start is to be given up.
+    `over` returns whether a start is to be given up; one whose units overflow is not followed.
     """
     options, rng, depth = setting.options, setting.rng, len(widths)
     for start in count():
@@ -142,7 +142,7 @@ def race(
         best = wide_fit(samples, with_fresh(student, wide, setting.draw), setting, enough)
         yield start, best
         failures = 0
-        while failures < options.patience and not over(start) and not setting.deadline.passed:
+        while best.rss < np.inf and failures < options.patience and not over(start) and not setting.deadline.passed:
             most = (min(k, max(w - 1, 1)) for k, w in zip(widths, best.student.widths))
             keep = tuple(int(rng.integers(k // 2, m + 1)) for k, m in zip(widths, most))
             kept = _at_fresh_scale(narrow(best.point, keep)[0].student)

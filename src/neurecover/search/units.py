@@ -134,9 +134,7 @@ def joined(student: Student, F: np.ndarray) -> Student:
 
 
 def with_most_useful(fit: Fit, keep: int, level: float) -> Fit:
-    """Return a fit of one layer with so many units, the others gone at once; as it is where Σr² then grows, or rises
-    above `level` of the total.
-    """
+    """Return a fit of one layer with so many units, or as it is where Σr² then grows to above `level` of the total."""
     if not 0 <= keep < fit.student.widths[0]:
         return fit
     few = descend(fit.point.samples, most_useful(fit.point, keep)[0], fit.point.options, fit.point.deadline)
