@@ -183,9 +183,10 @@ def _search(
         network, certificate = constant, _certify_constant(constant, str(reason), box.queries)
     if certificate.verdict not in SETTLED:
         with suppress(UnsolvableError), run.overtime(box.options.late):
-            unused, window = diagnose_inputs(box)
+            unused, cause = diagnose_inputs(box)
             reproduced = any(check.name == "rounding" and check.passed for check in certificate.checks)
-            cause = (None if reproduced else diagnose_changes(box, np.random.default_rng(1))) or window
+            if cause is None and not reproduced:
+                cause = diagnose_changes(box, np.random.default_rng(1))
             plain = cause is None and read.probabilities is None
             if plain and unused is None and not box.coarse:
                 cause = diagnose_bounded(box, np.random.default_rng(0))
