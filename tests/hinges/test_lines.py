@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import binom, t
 
+import neurecover as nr
 from neurecover.hinges.checks.further import Rows, _mean_likelihood, further_hinges
 from neurecover.hinges.checks.rivals import best_rival
 from neurecover.hinges.checks.serial import serial_correlation
@@ -323,3 +324,13 @@ def test_noise_that_is_drawn_in_parts_has_the_same_p_value(monkeypatch: pytest.M
         p.append(test.p_value)
     assert abs(p[0] - p[1]) <= 5.0 * (2.0 * p[0] * (1.0 - p[0]) / 999) ** 0.5
     assert 0.02 < p[0] < 0.98
+
+
+def test_one_row_off_at_an_end_is_no_sure_break() -> None:
+    """A break before the last but one row needs two rows behind it, and nothing tells it from one wrong row."""
+    for seed in range(6):
+        x, noise = np.linspace(0.0, 10.0, 60), np.random.default_rng(seed).normal(size=60)
+        y = 1.0 + 0.5 * x + 0.1 * noise
+        y[-1] += 1.0
+        found = nr.HingeRegression().fit(x[:, None], y)
+        assert found.n_hinges_ == 0 or found.recovery_.certificate.verdict == "approximate"

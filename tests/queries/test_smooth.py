@@ -79,3 +79,10 @@ def test_a_residual_connection_beside_smooth_units_is_found(activation: str) -> 
     assert isinstance(found.network, nr.Network)
     assert found.network.C is not None
     assert nr.compare(found.network, truth).weight_error < 1e-11
+
+
+@pytest.mark.parametrize("activation", ["gelu", "tanh"])
+def test_a_network_that_clips_its_inputs_is_not_called_exact(activation: str) -> None:
+    truth = nr.simulate.teacher(4, 3, activation=activation, random_state=0)
+    found = nr.extract(nr.oracle(lambda X: truth(np.clip(X, -50.0, 50.0)), 4), random_state=0, query_budget=5_000)
+    assert found.certificate.verdict in ("approximate", "failed"), found.summary()

@@ -15,8 +15,9 @@ class Segments:
     """What was found and tested about a broken line.
 
     `no_hinge` is the p-value of a straight line, and `further` that of the hypothesis that up to three more hinges
-    explain only noise. `spare` says that one hinge fewer leaves no more than rounding too. `correlation` is that of
-    successive residuals, with its z-score and p-value. `rival` names another shape that is `ahead` in BIC or another
+    explain only noise. `spare` says that one hinge fewer leaves no more than rounding too, and `at_limit` is the
+    probability that a break lies next to where too few inputs would tell of it. `correlation` is that of successive
+    residuals, with its z-score and p-value. `rival` names another shape that is `ahead` in BIC or another
     measure; it is empty if there is none. `outliers` are rows, and `errors` the standard errors of the network's
     arrays. For shares and counts, `scatter` is Pearson's χ² with its degrees of freedom and p-value, and `least` the
     smallest information in a segment, as a number of rows of variance one.
@@ -30,6 +31,7 @@ class Segments:
     noise: float
     exact: bool
     spare: bool
+    at_limit: float
     no_hinge: float
     further: float
     correlation: float
@@ -75,6 +77,17 @@ def certify_segments(facts: Segments, options: SegmentOptions = DEFAULTS.segment
             else "No other shape that was tried does better.",
         ),
         _outliers(facts, options.few),
+        Check(
+            "limits",
+            facts.at_limit <= options.at_limit,
+            facts.at_limit,
+            options.at_limit,
+            f"With probability {facts.at_limit:.2g} a break lies next to an end, to another break, or to the margin "
+            "where none is looked for: it may as well lie beyond, where too few inputs would tell of it."
+            if facts.at_limit > options.at_limit
+            else "No break is near an end, or near another one.",
+            "Take measurements at more distinct inputs there.",
+        ),
         *_counts(facts, options),
         Check("prediction", bool(np.isfinite(facts.noise)), facts.noise, None, "The line predicts within the noise."),
     )

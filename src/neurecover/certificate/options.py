@@ -127,6 +127,7 @@ class SegmentOptions:
     scatter: float = 0.01  # p-value below which shares or counts scatter more than their family says
     least: float = 2.0  # information in a segment, whose line has two numbers
     few: float = 0.05  # largest share of outliers where the other rows are exact
+    at_limit: float = 0.05  # probability of a break next to the limits of the search: about as much lies beyond them
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ NEEDS_OF_LABELS = {
 # Broken lines of one input (`hinges`) are fitted to all rows, and judged by tests against other shapes.
 NEEDS_OF_SEGMENTS = {
     "exact": ("segments", "rounding", "rows", "hinges", "outliers"),
-    "statistical": ("segments", "rows", "hinges", "further hinges", "neighbours", "shape", "outliers"),
+    "statistical": ("segments", "rows", "hinges", "further hinges", "limits", "neighbours", "shape", "outliers"),
     "approximate": ("prediction",),
 }
 NEEDS_OF_COUNTS = NEEDS_OF_SEGMENTS | {"statistical": (*NEEDS_OF_SEGMENTS["statistical"], "dispersion", "bounds")}

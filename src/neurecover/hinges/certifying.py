@@ -45,7 +45,7 @@ def certify_line(found: Segmented, covariance: np.ndarray) -> Certificate:
 
 def certificate_facts(found: Segmented, errors: ParameterArrays, options: HingeOptions = DEFAULTS) -> Segments:
     """Gather what the checks look at; `errors` are those of the network's arrays."""
-    points, rival, dispersion = found.points, found.rival, found.dispersion
+    points, rival, dispersion, drawn = found.points, found.rival, found.dispersion, found.posterior
     return Segments(
         n_rows=points.n if dispersion is None else float(len(points)),
         n_hinges=found.n_hinges,
@@ -55,6 +55,7 @@ def certificate_facts(found: Segmented, errors: ParameterArrays, options: HingeO
         noise=found.noise,
         exact=found.exact,
         spare=found.spare,
+        at_limit=float(drawn.weight @ drawn.points.at_limit(drawn.breaks, options)),
         no_hinge=found.no_hinge.p_value,
         further=found.further.p_value,
         correlation=found.serial.correlation,

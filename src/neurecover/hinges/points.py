@@ -86,6 +86,13 @@ class Points:
         within = (ranks >= gap - 1.0 - 1e-9).all(axis=-1) & (ranks <= len(self) - gap + 1e-9).all(axis=-1)
         return np.asarray(within & (np.diff(ranks, axis=-1) >= gap - 1e-9).all(axis=-1))
 
+    def at_limit(self, breaks: np.ndarray, options: HingeOptions) -> np.ndarray:
+        """Return a mask of the sets of breaks (..., K) in which one is within a distinct input of where none may be."""
+        gap, ranks = self.gap(options), self.rank(breaks)
+        ends = ranks[..., :1] - (gap - 1.0), len(self) - gap - ranks[..., -1:]
+        room = np.concatenate([*ends, np.diff(ranks, axis=-1) - gap], axis=-1)
+        return np.asarray((room < 1.0 - 1e-9).any(axis=-1))
+
     def room_for(self, options: HingeOptions) -> int:
         """Return the largest number of breaks that can keep their distance."""
         gap = self.gap(options)

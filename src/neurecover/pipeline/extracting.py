@@ -171,7 +171,7 @@ def _search(
             extracted = _extract(box, widths, depth, accuracy, activation, run, tell)
         box.reserved = 0
         if isinstance(extracted, Recovery):  # from samples, with their certificate
-            network, certificate = extracted.network, extracted.certificate
+            network, certificate = extracted.network, _held_far(box, extracted, run)
         else:
             with run.overtime(box.options.late):
                 found = _to_input_units(extracted, box)
@@ -195,6 +195,25 @@ def _search(
             if plain and cause is None and box.affordable >= box.options.diagnosis:
                 certificate = add_diagnosis(certificate, oracle, network.activation)
     return network, certificate
+
+
+def _held_far(box: Box, found: Recovery[Network | DeepNetwork], run: Run) -> Certificate:
+    """Return the certificate of a network from samples; it is not exact if the oracle is another function far out."""
+    from neurecover.queries.shallow.extract import measure_residual
+
+    made, options = found.certificate, box.options
+    if made.verdict != "exact" or box.affordable < options.shallow.held_out * len(options.shallow.distances):
+        return made
+    with run.overtime(options.late):
+        off = measure_residual(box, lambda X: found.network(box.inputs(X)), run.rng)
+    if off <= options.smooth.elsewhere:
+        return made
+    sentence = (
+        f"Near the origin the network gives the answers back to rounding. At held-out queries far out it is off by "
+        f"{off:.2g} of the answers: the oracle clips its inputs, or is another function there."
+    )
+    held = Check("rounding", False, off, options.smooth.elsewhere, sentence, "Use the network where its samples lie.")
+    return replace(made, checks=tuple(held if check.name == "rounding" else check for check in made.checks))
 
 
 def _extract(

@@ -305,7 +305,7 @@ def _check(box: Box, found: _Candidate, n_hidden: int | None, rng: np.random.Gen
     )
 
 
-def measure_residual(box: Box, network: Network, rng: np.random.Generator) -> float:
+def measure_residual(box: Box, network: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator) -> float:
     """Return the largest |oracle(x) − network(x)|, relative to the size of the terms, near the origin and far out."""
     options = box.options.shallow
     X = (

@@ -14,6 +14,9 @@ class SmoothOptions:
     bends: int = 4  # that are looked at, at the most: of 240 of 30 networks two were not alone
     halvings: int = 44  # of a line, down to where a bend is straight
     points: int = 49  # at which one is asked
+    # Of the answers, by which an exact network may be off far out: weights are then right to 1e-8, and clipped inputs
+    # are wrong by as much as the answers.
+    elsewhere: float = 1e-6
     clear: float = 1e3  # roundings that a segment is from straight where it bends
     shows: float = 0.2  # of the largest change of slope on the last few segments, on one inside a bend
     before: int = 4  # of them: inside a bend that change is then a sixteenth
