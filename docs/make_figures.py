@@ -69,8 +69,8 @@ NOTES = {
     "extract-deep": "Allowed are the queries where the widths are given, and 1.3 times as many where they are found, "
     "as here. Solved is the verdict `exact` and all widths and weights right. A unit that is on, or off, wherever the "
     "oracle can be queried has no weights to be found; such a network is not solved. "
-    "The one that was said to be exact and is not lacks a unit that is on at 4 to 14 of a million random points, near or "
-    "far; the certificate says that such a unit is not seen.",
+    "The one that was said to be exact and is not lacks a unit that is on at 4 to 14 of a million random points, near "
+    "or far; the certificate says that such a unit is not seen.",
     "bjw18-exact": "The condition numbers of both W and A are bounded by 30.",
     "bjw18-patterns": "Only networks are drawn whose units are each on at three independent inputs; without that, one "
     "repeated-row case in 20 is not determined.",
